@@ -1,0 +1,56 @@
+# Needs make and Python 3.11 or newer; everything else goes into .venv.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help test lint learn bench paper requirements clean .venv
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z.]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+
+test: lint  ## what CI runs: format, lint, types, import contracts, tests
+	$(BIN)/pytest -n 2
+
+lint: .venv/package  ## everything in `test` that runs no code of the package
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+learn: .venv/package  ## the learning tests (slow)
+	$(BIN)/pytest -n 2 -m slow
+
+bench: .venv/package  ## the benchmarks
+	$(BIN)/python -m benchmarks
+
+paper: .venv/package  ## the paper's experiments
+	$(BIN)/pgsom paper
+
+requirements: .venv/package  ## renew the pinned requirements
+	$(BIN)/uv pip compile $(PIN) --output-file requirements.txt pyproject.toml
+	$(BIN)/uv pip compile $(PIN) --output-file requirements-dev.txt --extra dev pyproject.toml
+
+# One resolution for every supported Python and platform, with the hash of every file of each release.
+PIN := --upgrade --universal --fork-strategy fewest --python-version 3.11 --generate-hashes \
+	--no-header --quiet
+
+clean:  ## remove .venv, caches and build output
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv: .venv/package  ## the environment, renewed when its inputs changed
+
+# Each stamp is written last: a run that was interrupted starts its step again.
+.venv/requirements: requirements-dev.txt
+	@command -v "$(PYTHON)" >/dev/null 2>&1 || { echo "$(PYTHON) not found: pgsom needs Python 3.11 or newer" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, and $(PYTHON) is %d.%d: set PYTHON, as in make test PYTHON=python3.12" % tuple(sys.version_info[:2]) or 0)'
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@touch $@
+
+.venv/package: .venv/requirements pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@

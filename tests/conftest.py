@@ -1,0 +1,31 @@
+"""Set up before any test imports the package: the CPU, and shapes and types checked while the tests run."""
+
+import os
+from collections.abc import Iterator
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jax
+import jaxtyping
+import pytest
+
+import tests.shape_checks  # noqa: F401  (named in the string below)
+
+# Kept for the whole run: modules imported later, inside a test, are checked too.
+_import_hook = jaxtyping.install_import_hook("pgsom", "tests.shape_checks.checked")
+
+
+@pytest.fixture
+def float64() -> Iterator[None]:
+    """Double precision for one test: new arrays are float64, and what is jitted meanwhile is compiled so."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """No annotation is checked in this test: a wrong argument meets what a user's would."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
