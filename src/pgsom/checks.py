@@ -1,0 +1,99 @@
+"""Wrong input, said well: one line with the argument, its value, what is accepted and the nearest right spelling.
+
+Every check runs when an object is built, before anything is traced, and raises `InputError`. Numbers that are
+already JAX arrays or tracers (a vmapped hyper-parameter) are let through: they have no single value to judge.
+"""
+
+import difflib
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+
+class InputError(ValueError):
+    """The caller's mistake. The command line prints its one line and exits with code 2."""
+
+
+def wrong(argument: str, value: Any, accepted: str) -> InputError:
+    """The one form all messages have: ``argument=value: accepted``."""
+    return InputError(f"{argument}={value!r}: {accepted}")
+
+
+def nearest(word: str, choices: Iterable[str]) -> str | None:
+    """The choice most alike to `word`, if any is alike at all."""
+    by_folded = {choice.lower().replace("_", "-"): choice for choice in choices}
+    found = difflib.get_close_matches(str(word).lower().replace("_", "-"), by_folded, n=1, cutoff=0.5)
+    return by_folded[found[0]] if found else None
+
+
+def suggestion(word: str, choices: Iterable[str]) -> str:
+    """``; did you mean 'x'?`` or nothing."""
+    found = nearest(word, choices)
+    return f"; did you mean {found!r}?" if found else ""
+
+
+def check_choice(argument: str, value: Any, choices: Iterable[str]) -> str:
+    """`value` must be one of `choices`."""
+    known = tuple(choices)
+    if isinstance(value, str) and value in known:
+        return value
+    raise wrong(argument, value, f"accepted are {', '.join(known)}{suggestion(str(value), known)}")
+
+
+def check_known(argument: str, names: Iterable[str], choices: Iterable[str]) -> None:
+    """Every one of `names` (keyword arguments, keys of a file) must be among `choices`."""
+    known = tuple(choices)
+    for name in names:
+        if name not in known:
+            raise wrong(argument, name, f"unknown; accepted are {', '.join(known)}{suggestion(name, known)}")
+
+
+def check_number(
+    argument: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
+    infinite: bool = False,
+) -> Any:
+    """`value` must be a real number within the bounds; infinity only where `infinite` (a limit that is off)."""
+    if _is_array(value):
+        return value
+    accepted = _describe("a number", above, at_least, at_most, below) + (" (inf: off)" if infinite else "")
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise wrong(argument, value, f"accepted is {accepted}")
+    number = float(value)
+    outside = (
+        (above is not None and not number > above)
+        or (at_least is not None and not number >= at_least)
+        or (at_most is not None and not number <= at_most)
+        or (below is not None and not number < below)
+    )
+    if math.isnan(number) or (math.isinf(number) and not infinite) or outside:
+        raise wrong(argument, value, f"accepted is {accepted}")
+    return number
+
+
+def check_count(argument: str, value: Any, *, at_least: int = 1, at_most: int | None = None) -> int:
+    """`value` must be a whole number within the bounds."""
+    accepted = _describe("a whole number", None, at_least, at_most, None)
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < at_least:
+        raise wrong(argument, value, f"accepted is {accepted}")
+    if at_most is not None and int(value) > at_most:
+        raise wrong(argument, value, f"accepted is {accepted}")
+    return int(value)
+
+
+def _describe(
+    noun: str, above: float | None, at_least: float | None, at_most: float | None, below: float | None
+) -> str:
+    bounds = ((">", above), (">=", at_least), ("<=", at_most), ("<", below))
+    said = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
+    return f"{noun} {said}" if said else f"a finite {noun.removeprefix('a ')}"
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "dtype") and hasattr(value, "shape")
