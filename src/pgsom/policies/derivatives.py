@@ -1,0 +1,219 @@
+"""Weighted sums, over one chunk of steps, of derivatives of ln π_θ(a_t|s_t).
+
+With ℓ_t = ln π_θ(a_t|s_t), score z_t = ∇ℓ_t, network outputs u_t, their Jacobian K_t = ∂u_t/∂θ and Fisher
+F_t = F(u_t), the functions here return, for a chunk of [time, env] observations and actions:
+
+    score_sum                 Σ w z
+    directional_scores        z·v, one number a step
+    hessian_product           Σ w ∇²ℓ v
+    hessian_diagonal          Σ w diag ∇²ℓ
+    fisher_product            Σ w Kᵀ F K v
+    fisher_diagonal           Σ w diag(Kᵀ F K)
+    squared_score_sum         Σ w z ⊙ z
+    causal_square_sum         Σ w (z_t ⊙ z_t + 2 z_t ⊙ c_{t−1}),  c_t = Σ_{k≤t} z_k, carried from chunk to chunk
+
+An `MLP` goes the layer way (`pgsom.policies.layers`); any other network is differentiated sample by sample, which
+gives the same numbers more slowly.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from pgsom.policies import layers
+from pgsom.policies.networks import MLP, Layer
+from pgsom.policies.policy import Policy
+
+Tree = Any
+
+
+class Chunk(NamedTuple):
+    """Some consecutive steps of some episodes, [time, env]."""
+
+    observation: Array
+    action: Array
+
+
+def outputs(policy: Policy, params: Tree, observation: Array) -> Array:
+    """u [time, env, output]."""
+    return jax.vmap(jax.vmap(policy.outputs, in_axes=(None, 0)), in_axes=(None, 0))(params, observation)
+
+
+def log_probs(policy: Policy, params: Tree, chunk: Chunk) -> Array:
+    """ℓ [time, env]."""
+    return over_steps(policy.distribution.log_prob)(outputs(policy, params, chunk.observation), chunk.action)
+
+
+def entropies(policy: Policy, params: Tree, chunk: Chunk) -> Array:
+    """H(π(·|s)) [time, env]."""
+    return over_steps(policy.distribution.entropy)(outputs(policy, params, chunk.observation))
+
+
+def over_steps(function: Any) -> Any:
+    """Map a function of one step over [time, env]."""
+    return jax.vmap(jax.vmap(function))
+
+
+def score_sum(policy: Policy, params: Tree, chunk: Chunk, weights: Array) -> Tree:
+    """Σ w z."""
+    return jax.grad(lambda p: jnp.sum(weights * log_probs(policy, p, chunk)))(params)
+
+
+def score_sums_by_episode(policy: Policy, params: Tree, chunk: Chunk, weights: Array) -> Tree:
+    """Σ_t w z for each episode; leaves have a leading env axis."""
+
+    def of_one(observation: Array, action: Array, w: Array) -> Tree:
+        one = Chunk(observation[:, None], action[:, None])
+        return score_sum(policy, params, one, w[:, None])
+
+    return jax.vmap(of_one, in_axes=1)(chunk.observation, chunk.action, weights)
+
+
+def directional_scores(policy: Policy, params: Tree, chunk: Chunk, vector: Tree) -> Array:
+    """z·v [time, env]."""
+    return jax.jvp(lambda p: log_probs(policy, p, chunk), (params,), (vector,))[1]
+
+
+def hessian_product(policy: Policy, params: Tree, chunk: Chunk, weights: Array, vector: Tree) -> Tree:
+    """Σ w ∇²ℓ v, by differentiating the gradient forwards."""
+    return jax.jvp(lambda p: score_sum(policy, p, chunk, weights), (params,), (vector,))[1]
+
+
+def fisher_product(policy: Policy, params: Tree, chunk: Chunk, weights: Array, vector: Tree) -> Tree:
+    """Σ w Kᵀ F K v."""
+    u, moved = jax.jvp(lambda p: outputs(policy, p, chunk.observation), (params,), (vector,))
+    factor = over_steps(policy.distribution.fisher_factor)(u)
+    pulled = jnp.einsum("...oc,...pc,...p->...o", factor, factor, moved) * weights[..., None]
+    return jax.vjp(lambda p: outputs(policy, p, chunk.observation), params)[1](pulled)[0]
+
+
+def hessian_diagonal(policy: Policy, params: Tree, chunk: Chunk, weights: Array) -> Tree:
+    """Σ w diag ∇²ℓ: propagated through an MLP; by D Hessian-vector products for any other network."""
+    if not isinstance(policy.network, MLP):
+        return _diagonal_by_products(lambda v: hessian_product(policy, params, chunk, weights, v), params)
+    passed, flat, w = _backward(policy, params, chunk, weights)
+    columns, signs = jax.vmap(policy.distribution.log_prob_curvature)(passed.outputs, flat.action)
+    hessians = layers.pre_activation_hessian_diagonals(
+        policy.network, params, passed, _score_signals(policy, passed, flat, w), columns, signs * w[:, None]
+    )
+    return layers.squared_outer_sum(params, passed.inputs, tuple(hessians))
+
+
+def fisher_diagonal(policy: Policy, params: Tree, chunk: Chunk, weights: Array) -> Tree:
+    """Σ w diag(Kᵀ F K)."""
+    if not isinstance(policy.network, MLP):
+        return _fisher_diagonal_by_sample(policy, params, chunk, weights)
+    passed, _, w = _backward(policy, params, chunk, weights)
+    columns = jax.vmap(policy.distribution.fisher_factor)(passed.outputs)
+    squared = (jnp.einsum("n,ncu->nu", w, jnp.square(delta)) for delta in layers.column_signals(passed, columns))
+    return layers.squared_outer_sum(params, passed.inputs, tuple(squared))
+
+
+def squared_score_sum(policy: Policy, params: Tree, chunk: Chunk, weights: Array) -> Tree:
+    """Σ w z ⊙ z."""
+    if not isinstance(policy.network, MLP):
+        flat, w = _flatten(chunk), weights.reshape(-1)
+        scores = _scores_by_sample(policy, params, flat)
+        return jax.tree.map(lambda z: jnp.tensordot(w, jnp.square(z), 1), scores)
+    passed, flat, w = _backward(policy, params, chunk, weights)
+    deltas = _score_signals(policy, passed, flat, jnp.ones_like(w))
+    return layers.squared_outer_sum(params, passed.inputs, tuple(w[:, None] * jnp.square(d) for d in deltas))
+
+
+def causal_square_sum(policy: Policy, params: Tree, chunk: Chunk, weights: Array, carried: Tree) -> tuple[Tree, Tree]:
+    """Σ_t w_t (c_t ⊙ c_t − c_{t−1} ⊙ c_{t−1}) summed over episodes, and the last c [env, …]; c₋₁ is `carried`.
+
+    The bracket equals z_t ⊙ z_t + 2 z_t ⊙ c_{t−1}.
+    """
+
+    def advance(state: tuple[Tree, Tree], step: tuple[Tree, Array]) -> tuple[tuple[Tree, Tree], None]:
+        c, total = state
+        scores_at, w = step
+        z = _scores_from(scores_at)
+        total = jax.tree.map(lambda acc, zi, ci: acc + jnp.tensordot(w, zi * (zi + 2 * ci), 1), total, z, c)
+        return (jax.tree.map(jnp.add, c, z), total), None
+
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    (c, total), _ = jax.lax.scan(advance, (carried, zeros), (_score_parts(policy, params, chunk), weights))
+    return total, c
+
+
+def zero_scores(params: Tree, episodes: int) -> Tree:
+    """c₋₁ = 0 for every episode."""
+    return jax.tree.map(lambda leaf: jnp.zeros((episodes, *leaf.shape), leaf.dtype), params)
+
+
+class _LayerParts(NamedTuple):
+    """The scores of an MLP, layer by layer and not yet multiplied out."""
+
+    inputs: Array
+    delta: Array
+    bias: Array | None
+
+
+def _score_parts(policy: Policy, params: Tree, chunk: Chunk) -> Tree:
+    """What `_scores_from` needs to make the scores of one time step, with leading axes [time, env]."""
+    shape = chunk.action.shape[:2]
+    if not isinstance(policy.network, MLP):
+        scores = _scores_by_sample(policy, params, _flatten(chunk))
+        return jax.tree.map(lambda z: z.reshape(*shape, *z.shape[1:]), scores)
+    passed, flat, w = _backward(policy, params, chunk, jnp.ones(shape))
+    deltas = _score_signals(policy, passed, flat, w)
+    return tuple(
+        _LayerParts(a.reshape(*shape, -1), d.reshape(*shape, -1), None if layer.bias is None else d.reshape(*shape, -1))
+        for layer, a, d in zip(params, passed.inputs, deltas, strict=True)
+    )
+
+
+def _scores_from(parts: Tree) -> Tree:
+    """z [env, …] in the structure of the parameters."""
+    if isinstance(parts, tuple) and parts and isinstance(parts[0], _LayerParts):
+        return tuple(Layer(p.inputs[:, :, None] * p.delta[:, None, :], p.bias) for p in parts)
+    return parts
+
+
+def _flatten(chunk: Chunk) -> Chunk:
+    return Chunk(*(x.reshape(-1, *x.shape[2:]) for x in chunk))
+
+
+def _backward(policy: Policy, params: Tree, chunk: Chunk, weights: Array) -> tuple[layers.Backward, Chunk, Array]:
+    """Trace an MLP over all steps of a chunk as one list of samples."""
+    assert isinstance(policy.network, MLP)
+    flat = _flatten(chunk)
+    return layers.backward(policy.network, params, flat.observation), flat, weights.reshape(-1)
+
+
+def _score_signals(policy: Policy, passed: layers.Backward, flat: Chunk, weights: Array) -> tuple[Array, ...]:
+    """δ of w ℓ at every layer."""
+    by_outputs = jax.vmap(jax.grad(policy.distribution.log_prob))(passed.outputs, flat.action)
+    return passed.signals(weights[:, None] * by_outputs)
+
+
+def _scores_by_sample(policy: Policy, params: Tree, flat: Chunk) -> Tree:
+    return jax.vmap(jax.grad(policy.log_prob), in_axes=(None, 0, 0))(params, flat.observation, flat.action)
+
+
+def _fisher_diagonal_by_sample(policy: Policy, params: Tree, chunk: Chunk, weights: Array) -> Tree:
+    """Σ_n w Σ_c (Kᵀ S_c)²: one backward pass for each sample and column."""
+    flat, w = _flatten(chunk), weights.reshape(-1)
+
+    def of_one(observation: Array) -> Tree:
+        u, pull = jax.vjp(lambda p: policy.outputs(p, observation), params)
+        columns = jax.vmap(pull, in_axes=1)(policy.distribution.fisher_factor(u))[0]
+        return jax.tree.map(lambda column: jnp.sum(jnp.square(column), axis=0), columns)
+
+    return jax.tree.map(lambda squares: jnp.tensordot(w, squares, 1), jax.vmap(of_one)(flat.observation))
+
+
+def _diagonal_by_products(product: Any, params: Tree) -> Tree:
+    """diag M from D products M e_i, a loop rather than a batch so that memory stays O(D)."""
+    flat, unravel = ravel_pytree(params)
+
+    def entry(index: Array) -> Array:
+        basis = jnp.zeros_like(flat).at[index].set(1)
+        return ravel_pytree(product(unravel(basis)))[0][index]
+
+    return unravel(jax.lax.map(entry, jnp.arange(flat.size)))

@@ -1,0 +1,105 @@
+"""The layer trick: sums over samples of per-sample derivatives of an MLP, without per-sample gradients.
+
+For one affine layer z = aᵀW + b and one sample, the derivative of any scalar with respect to W is a ⊗ δ with
+δ = ∂scalar/∂z. A weighted sum over samples n of gradients, of squared gradients or of Hessian diagonals is then
+one matrix product of the layer's inputs with something made from the signals:
+
+    Σ_n a_n ⊗ δ_n = AᵀΔ,    Σ_n (a_n ⊗ δ_n)² = (A²)ᵀ(Δ²),    Σ_n a_n² ⊗ diag H_n,  H_n = ∂²scalar/∂z²
+
+Arrays are [sample, …]; signals with several columns are [sample, column, unit].
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from pgsom.policies.networks import MLP, Layer
+
+
+class Backward(NamedTuple):
+    """One forward pass over many samples, and the function that sends output cotangents back through it."""
+
+    outputs: Array
+    inputs: tuple[Array, ...]
+    pre_activations: tuple[Array, ...]
+    signals: Callable[[Array], tuple[Array, ...]]
+
+
+def backward(network: MLP, params: tuple[Layer, ...], observations: Array) -> Backward:
+    """Trace the network; ``signals(cotangents [sample, output])`` gives δ [sample, unit] of every layer."""
+    units = network.widths[1:]
+    taps = tuple(jnp.zeros((observations.shape[0], n), params[0].weight.dtype) for n in units)
+
+    def outputs_of(taps: tuple[Array, ...]) -> tuple[Array, tuple[tuple[Array, ...], tuple[Array, ...]]]:
+        trace = jax.vmap(network.forward, in_axes=(None, 0, 0))(params, observations, taps)
+        return trace.outputs, (trace.inputs, trace.pre_activations)
+
+    outputs, pull, (inputs, pre_activations) = jax.vjp(outputs_of, taps, has_aux=True)
+    return Backward(outputs, inputs, pre_activations, lambda cotangents: pull(cotangents)[0])
+
+
+def column_signals(passed: Backward, columns: Array) -> tuple[Array, ...]:
+    """δ [sample, column, unit] for several cotangents a sample, `columns` [sample, output, column]."""
+    return jax.vmap(passed.signals, in_axes=2, out_axes=1)(columns)
+
+
+def outer_sum(params: tuple[Layer, ...], inputs: tuple[Array, ...], deltas: tuple[Array, ...]) -> tuple[Layer, ...]:
+    """Σ_n a_n ⊗ δ_n for the weights and Σ_n δ_n for the biases, in the structure of the parameters."""
+    return tuple(
+        Layer(a.T @ d, None if layer.bias is None else d.sum(axis=0))
+        for layer, a, d in zip(params, inputs, deltas, strict=True)
+    )
+
+
+def squared_outer_sum(
+    params: tuple[Layer, ...], inputs: tuple[Array, ...], squared_deltas: tuple[Array, ...]
+) -> tuple[Layer, ...]:
+    """Σ_n a_n² ⊗ d_n, where d_n are squared signals or diagonals of pre-activation Hessians."""
+    return outer_sum(params, tuple(jnp.square(a) for a in inputs), squared_deltas)
+
+
+def pre_activation_hessian_diagonals(
+    network: MLP,
+    params: tuple[Layer, ...],
+    passed: Backward,
+    gradient_signals: tuple[Array, ...],
+    columns: Array,
+    signs: Array,
+) -> list[Array]:
+    """diag ∂²L/∂z_l² [sample, unit] of every layer, for L with ∂²L/∂outputs² = Σ_c σ_c S_c S_cᵀ, exactly.
+
+    The Hessian of each layer's pre-activation is carried backwards as signed columns plus a diagonal,
+
+        H_l = C_l diag(σ) C_lᵀ + diag(v_l),     v_l = φ″(z_l) ⊙ ∂L/∂a_{l+1},
+        H_{l−1} = D Wᵀ-image of H_l D + diag(v_{l−1}),      D = diag φ′(z_{l−1}).
+
+    The columns C start as S and travel as ordinary signals. A diagonal v_l turns, one layer below, into one
+    signed column a unit (W's rows times φ′), except at the first layer, where only a diagonal is asked for.
+    With up to two hidden layers no such column is ever made, and the cost is that of the signals of S.
+    """
+    last = len(params) - 1
+    slopes = [network.activation_derivatives(z) for z in passed.pre_activations[:-1]]
+    travelling = column_signals(passed, columns)
+    diagonals = [jnp.einsum("nc,ncu->nu", signs, jnp.square(travelling[last]))]
+    extra, extra_signs, v = None, None, None
+    for index in range(last - 1, -1, -1):
+        weight = params[index + 1].weight
+        first, second = slopes[index]
+        diagonal = jnp.einsum("nc,ncu->nu", signs, jnp.square(travelling[index]))
+        if v is not None and index == 0:
+            diagonal += jnp.square(first) * (v @ jnp.square(weight).T)
+        if extra is not None:
+            extra = (extra @ weight.T) * first[:, None, :]
+        if v is not None and index > 0:
+            fresh = weight.T[None] * first[:, None, :]
+            extra = fresh if extra is None else jnp.concatenate([extra, fresh], axis=1)
+            extra_signs = v if extra_signs is None else jnp.concatenate([extra_signs, v], axis=1)
+        if extra is not None and extra_signs is not None:
+            diagonal += jnp.einsum("nc,ncu->nu", extra_signs, jnp.square(extra))
+        # ∂L/∂a is the signal at z before the factor φ′, so it comes from the layer above, not by a division.
+        v = second * (gradient_signals[index + 1] @ weight.T)
+        diagonals.append(diagonal + v)
+    return diagonals[::-1]
