@@ -1,0 +1,49 @@
+"""The diagonal of any curvature from its products with random signs."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from pgsom.curvature.causal import CausalHessian
+from pgsom.curvature.estimator import Estimator, rademacher_like
+from pgsom.folds import Fold
+from pgsom.objective import LocalObjective
+
+Tree = Any
+
+
+@dataclass(frozen=True)
+class Hutchinson:
+    """(1/k) Σ_m v_m ⊙ (H v_m), v_m of independent signs: its expectation is diag H.
+
+    The variance of entry i is (1/k) Σ_{j≠i} H_ij² for symmetric H. One probe of the causal Hessian costs about two
+    gradients. Bias is that of the matrix it probes; a diagonal entry can be negative even where the matrix is
+    positive definite.
+    """
+
+    of: Estimator = field(default_factory=CausalHessian)
+    probes: int = 1
+    name: ClassVar[str] = "hutchinson"
+    estimates: ClassVar[str] = "the diagonal of another estimator's matrix (causal), by random probes"
+    biased: ClassVar[bool] = False
+    positive_semi_definite: ClassVar[bool] = False
+
+    def diagonal(self, objective: LocalObjective) -> Fold:
+        def probe(key: Any) -> Tree:
+            v = rademacher_like(key, objective.params)
+            return jax.tree.map(jnp.multiply, v, self.of.product(objective, v))
+
+        keys = jax.random.split(jax.random.fold_in(objective.key, 2), self.probes)
+        mean = jax.tree.map(lambda leaf: leaf.mean(axis=0), jax.lax.map(probe, keys))
+        return _already(mean, objective)
+
+    def product(self, objective: LocalObjective, vector: Tree) -> Tree:
+        """The probed matrix itself."""
+        return self.of.product(objective, vector)
+
+
+def _already(result: Tree, objective: LocalObjective) -> Fold:
+    """A fold that has nothing left to do."""
+    return Fold((), lambda carry, chunk, start: carry, objective.weight, lambda carry: result)

@@ -1,0 +1,225 @@
+"""LocalObjective: all that one batch of episodes says about J near θ.
+
+Update rules see this object and nothing else of reinforcement learning. What a rule does not ask for is never
+traced. Every quantity is a `Fold` over the steps that were taken (`pgsom.folds`); `evaluate` runs several in one
+pass. Notation: episode n has weight e_n (1/N for sums over steps, 1/Σ steps for means), step t of it the score
+z_t = ∇ ln π_θ(a_t|s_t) and the weight w_t = d_t (G_t − b_t) of `pgsom.returns`, 0 where no step was taken.
+
+With an entropy coefficient c the gradient is that of J + c·E[Σ_t d_t H(π_θ(·|s_t))], which has two parts: the
+entropy of the visited states changes with θ, and so does which states are visited,
+
+    Σ_t d_t ∇H_t + Σ_t z_t Σ_{k>t} d_k H_k.
+
+Curvature is that of J alone.
+"""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from pgsom.baselines import Baseline
+from pgsom.folds import Fold, map_fold, run, sum_fold
+from pgsom.policies import Policy, derivatives
+from pgsom.policies.derivatives import Chunk, over_steps
+from pgsom.returns import Discounting, rate_of, returns_to_go, step_factors
+from pgsom.rollout import Rollout
+
+Tree = Any
+Reduction = Literal["sum", "mean"]
+REDUCTIONS: dict[str, str] = {
+    "sum": "sum over the steps of an episode, mean over episodes",
+    "mean": "mean over all steps of the batch",
+}
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Weighting:
+    """How rewards become weights: discounting, baseline, reduction over steps, entropy coefficient."""
+
+    discount: Any
+    baseline: Baseline
+    entropy: Any
+    discounting: Discounting = field(metadata={"static": True})
+    reduction: Reduction = field(metadata={"static": True})
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class LocalObjective:
+    """One batch, bound to the policy and parameters at which it is differentiated."""
+
+    policy: Policy = field(metadata={"static": True})
+    params: Tree
+    rollout: Rollout
+    key: Array
+    """Randomness for estimators that sample; each folds in a number of its own."""
+    outputs: Array
+    """[time, env, output]; the distribution at `params`."""
+    weight: Array
+    """w [time, env]"""
+    episode_weight: Array
+    """e [env]"""
+    entropy_to_go: Array
+    """c Σ_{k>t} d_k H_k [time, env]"""
+    entropy_weight: Array
+    """c d_t [time, env]"""
+
+    @property
+    def chunk(self) -> Chunk:
+        """What was seen and done, [time, env]."""
+        return Chunk(self.rollout.observation, self.rollout.action)
+
+    @property
+    def step_weight(self) -> Array:
+        """e on every step that was taken [time, env]."""
+        return self.rollout.mask * self.episode_weight
+
+    @property
+    def score_weight(self) -> Array:
+        """e w [time, env]."""
+        return self.episode_weight * self.weight
+
+    def evaluate(self, *folds: Fold) -> tuple[Tree, ...]:
+        """The folds' results, in one pass over the steps taken."""
+        return run(folds, self.rollout.filled)
+
+    def sum_over_steps(self, function: Any, *arrays: Array) -> Fold:
+        """Σ over chunks of ``function(policy, params, chunk, *arrays)``, arrays being [time, env]."""
+        return sum_fold(lambda chunk: function(self.policy, self.params, *chunk), (self.chunk, *arrays))
+
+    def gradient_fold(self) -> Fold:
+        """Σ_n e Σ_t (w_t + c Σ_{k>t} d_k H_k) z_t + c d_t ∇H_t."""
+        weights = (self.episode_weight * (self.weight + self.entropy_to_go), self.episode_weight * self.entropy_weight)
+        return self.sum_over_steps(_ascent_direction, *weights)
+
+    def gradient(self) -> Tree:
+        """∇J (+ c times the entropy's), estimated."""
+        return self.evaluate(self.gradient_fold())[0]
+
+    def fisher_product(self, vector: Tree) -> Tree:
+        """F v with F = Σ_n e Σ_t E_a[z zᵀ], exact over actions."""
+        return self.evaluate(self.sum_over_steps(partial(derivatives.fisher_product, vector=vector), self.step_weight))[
+            0
+        ]
+
+    def mean_step_curvature(self, vector: Tree) -> Array:
+        """vᵀ F v for F averaged over steps: twice the mean KL divergence per step of moving by a small v."""
+
+        def of_chunk(chunk: tuple[Chunk, Array]) -> Array:
+            (seen, weight) = chunk
+            u, moved = jax.jvp(
+                lambda p: derivatives.outputs(self.policy, p, seen.observation), (self.params,), (vector,)
+            )
+            factor = over_steps(self.policy.distribution.fisher_factor)(u)
+            return jnp.sum(weight * jnp.sum(jnp.square(jnp.einsum("teoc,teo->tec", factor, moved)), axis=-1))
+
+        return self.evaluate(sum_fold(of_chunk, (self.chunk, self.step_weight)))[0] / self.step_weight.sum()
+
+    def kl(self, params: Tree) -> Array:
+        """Mean over steps of KL(π_θ(·|s_t) ‖ π_params(·|s_t)), θ being where the objective stands."""
+
+        def of_chunk(chunk: tuple[Array, Array, Array]) -> Array:
+            observation, old, weight = chunk
+            new = derivatives.outputs(self.policy, params, observation)
+            return jnp.sum(weight * over_steps(self.policy.distribution.kl)(old, new))
+
+        arrays = (self.rollout.observation, self.outputs, self.step_weight)
+        return self.evaluate(sum_fold(of_chunk, arrays))[0] / self.step_weight.sum()
+
+    def value(self, params: Tree) -> Array:
+        """Σ_n e Σ_t w_t π_params(a_t|s_t)/π_θ(a_t|s_t): the surrogate whose gradient at θ is ∇J's estimate."""
+
+        def of_chunk(chunk: tuple[Chunk, Array, Array]) -> Array:
+            seen, old, weight = chunk
+            ratio = derivatives.log_probs(self.policy, params, seen)
+            ratio = ratio - over_steps(self.policy.distribution.log_prob)(old, seen.action)
+            return jnp.sum(weight * jnp.exp(ratio))
+
+        return self.evaluate(sum_fold(of_chunk, (self.chunk, self.outputs, self.score_weight)))[0]
+
+
+def observe(
+    weighting: Weighting, baseline_state: Tree, policy: Policy, params: Tree, rollout: Rollout, key: Array
+) -> LocalObjective:
+    """What episodes collected at `params` say about J there."""
+    mask = rollout.mask
+    returns = _returns_to_go(weighting, rollout)
+    baseline = weighting.baseline.values(baseline_state, returns, mask)
+    factors = _step_factors(weighting, rollout)
+    entropy = over_steps(policy.distribution.entropy)(rollout.outputs) * mask
+    rate = rate_of(weighting.discounting, weighting.discount)
+    later = returns_to_go(entropy, rate) - entropy
+    return LocalObjective(
+        policy=policy,
+        params=params,
+        rollout=rollout,
+        key=key,
+        outputs=rollout.outputs,
+        weight=mask * factors * (returns - baseline),
+        episode_weight=_episode_weight(weighting.reduction, rollout),
+        entropy_to_go=weighting.entropy * mask * factors * later,
+        entropy_weight=weighting.entropy * mask * factors,
+    )
+
+
+def update_baseline(weighting: Weighting, baseline_state: Tree, rollout: Rollout) -> Tree:
+    """The baseline's state after these episodes."""
+    return weighting.baseline.update(baseline_state, _returns_to_go(weighting, rollout))
+
+
+def reweight(objective: LocalObjective, weighting: Weighting, params: Tree) -> LocalObjective:
+    """The same episodes as evidence about J at other parameters, by importance weights.
+
+    Episode n counts ρ_n = Π_t π_params(a_t|s_t)/π_θ(a_t|s_t) times as much, so that the expectation of every
+    estimator is what it would be for episodes played at `params`.
+    """
+    policy, rollout = objective.policy, objective.rollout
+    (outputs,) = objective.evaluate(
+        map_fold(lambda seen: derivatives.outputs(policy, params, seen), rollout.observation)
+    )
+    log_prob = over_steps(policy.distribution.log_prob)
+    ratio = (log_prob(outputs, rollout.action) - log_prob(objective.outputs, rollout.action)) * rollout.mask
+    entropy = over_steps(policy.distribution.entropy)(outputs) * rollout.mask
+    later = returns_to_go(entropy, rate_of(weighting.discounting, weighting.discount)) - entropy
+    return LocalObjective(
+        policy=policy,
+        params=params,
+        rollout=rollout,
+        key=objective.key,
+        outputs=outputs,
+        weight=objective.weight,
+        episode_weight=objective.episode_weight * jnp.exp(ratio.sum(axis=0)),
+        entropy_to_go=objective.entropy_weight * later,
+        entropy_weight=objective.entropy_weight,
+    )
+
+
+def _ascent_direction(policy: Policy, params: Tree, chunk: Chunk, score_weight: Array, entropy_weight: Array) -> Tree:
+    """∇ Σ (score_weight ℓ + entropy_weight H), the weights held constant."""
+
+    def surrogate(p: Tree) -> Array:
+        u = derivatives.outputs(policy, p, chunk.observation)
+        log_prob = over_steps(policy.distribution.log_prob)(u, chunk.action)
+        entropy = over_steps(policy.distribution.entropy)(u)
+        return jnp.sum(score_weight * log_prob + entropy_weight * entropy)
+
+    return jax.grad(surrogate)(params)
+
+
+def _returns_to_go(weighting: Weighting, rollout: Rollout) -> Array:
+    return returns_to_go(rollout.reward, rate_of(weighting.discounting, weighting.discount))
+
+
+def _step_factors(weighting: Weighting, rollout: Rollout) -> Array:
+    """d_t [time, 1]."""
+    return step_factors(weighting.discounting, weighting.discount, rollout.reward.shape[0])[:, None]
+
+
+def _episode_weight(reduction: Reduction, rollout: Rollout) -> Array:
+    share = 1 / rollout.length.size if reduction == "sum" else 1 / rollout.length.sum()
+    return jnp.full(rollout.length.shape, share, rollout.reward.dtype)
