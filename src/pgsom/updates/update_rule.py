@@ -1,0 +1,71 @@
+"""What an update rule is: ``init(params) -> state``, ``update(objective, state, params) -> (direction, state, info)``.
+
+A direction climbs: the method adds learning_rate × direction to the parameters. A rule that sets its own step
+length is used with learning rate 1. Rules are pytrees whose numbers are leaves, so they can be vmapped.
+"""
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from pgsom.objective import LocalObjective
+
+Tree = Any
+
+
+class Info(NamedTuple):
+    """What every rule reports of an update; scalars."""
+
+    gradient_norm: Array
+    direction_norm: Array
+    alignment: Array
+    """Cosine of the angle between direction and gradient."""
+    negative_curvature: Array
+    """Share of the entries of the curvature in use that are negative; 0 for rules without curvature."""
+
+
+@runtime_checkable
+class UpdateRule(Protocol):
+    """What every rule offers."""
+
+    def init(self, params: Tree) -> Tree:
+        """The state before the first update."""
+        ...
+
+    def update(self, objective: LocalObjective, state: Tree, params: Tree) -> tuple[Tree, Tree, Info]:
+        """The direction to climb, the next state, and what to report."""
+        ...
+
+
+def describe(gradient: Tree, direction: Tree, curvature: Tree | None = None) -> Info:
+    """`Info` for this gradient, direction and curvature diagonal."""
+    gradient_norm, direction_norm = norm(gradient), norm(direction)
+    alignment = inner(gradient, direction) / jnp.maximum(gradient_norm * direction_norm, 1e-30)
+    return Info(gradient_norm, direction_norm, alignment, share_negative(curvature))
+
+
+def inner(a: Tree, b: Tree) -> Array:
+    """Σ_i a_i b_i over all leaves."""
+    return sum(jax.tree.leaves(jax.tree.map(lambda x, y: jnp.sum(x * y), a, b)), jnp.zeros(()))
+
+
+def norm(tree: Tree) -> Array:
+    """Euclidean norm over all leaves."""
+    return jnp.sqrt(inner(tree, tree))
+
+
+def share_negative(tree: Tree | None) -> Array:
+    """The share of entries below 0."""
+    leaves = jax.tree.leaves(tree)
+    if not leaves:
+        return jnp.zeros(())
+    negative = sum(jnp.sum(leaf < 0) for leaf in leaves)
+    return jnp.asarray(negative / sum(leaf.size for leaf in leaves), leaves[0].dtype)
+
+
+def all_finite(tree: Tree) -> Array:
+    """Whether no floating-point entry is NaN or infinite."""
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return jnp.all(jnp.asarray([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
