@@ -1,0 +1,138 @@
+"""pgsom: curvature-aware policy-gradient reinforcement learning in JAX.
+
+Public names stand in the order in which data flows: environment, policy, rollout, objective, curvature, updates,
+schemes, methods, training, results. They are imported when first used, so that ``import pgsom`` is quick.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from pgsom.jax_version import warn_if_jax_can_hang
+
+if TYPE_CHECKING:
+    from pgsom.baselines import (
+        ConstantBaseline,
+        LeaveOneOutBaseline,
+        MovingAverageBaseline,
+        NoBaseline,
+        TimeStepBaseline,
+    )
+    from pgsom.checks import InputError
+    from pgsom.curvature import (
+        CausalHessian,
+        Fisher,
+        GaussNewton,
+        Hutchinson,
+        LemmaHessian,
+        LogDensityHessian,
+        dense,
+        diagonal,
+    )
+    from pgsom.environments import Box, Discrete, Environment, FiniteMDP, Step, enumerate_trajectories, random_mdp
+    from pgsom.environments import make as make_environment
+    from pgsom.environments import register as register_environment
+    from pgsom.methods import Common, Method, adam, assemble, hessian_pg, make_method, pg_som, reinforce, runge_kutta_pg
+    from pgsom.objective import LocalObjective, Weighting, observe
+    from pgsom.policies import (
+        MLP,
+        Categorical,
+        Policy,
+        linear_logistic,
+        make_policy,
+        policy_from_functions,
+        tabular_softmax,
+    )
+    from pgsom.rollout import Rollout, collect, score
+    from pgsom.runs import Progress, Result, load, sweep, train
+    from pgsom.schemes import EULER, HEUN, MIDPOINT, RALSTON, RK4, Scheme, make_scheme, paper_alpha
+    from pgsom.training import TrainState, init, seed_keys, step
+    from pgsom.updates import Ascent, Clipping, clip_elements, clip_norm, followed_by, from_optax, scale_by_som, som
+
+__version__ = "0.1.0"
+
+_MODULES = {
+    "pgsom.checks": ("InputError",),
+    "pgsom.environments": (
+        "Box",
+        "Discrete",
+        "Environment",
+        "FiniteMDP",
+        "Step",
+        "enumerate_trajectories",
+        "random_mdp",
+    ),
+    "pgsom.policies": (
+        "MLP",
+        "Categorical",
+        "Policy",
+        "linear_logistic",
+        "make_policy",
+        "policy_from_functions",
+        "tabular_softmax",
+    ),
+    "pgsom.rollout": ("Rollout", "collect", "score"),
+    "pgsom.baselines": (
+        "ConstantBaseline",
+        "LeaveOneOutBaseline",
+        "MovingAverageBaseline",
+        "NoBaseline",
+        "TimeStepBaseline",
+    ),
+    "pgsom.objective": ("LocalObjective", "Weighting", "observe"),
+    "pgsom.curvature": (
+        "CausalHessian",
+        "Fisher",
+        "GaussNewton",
+        "Hutchinson",
+        "LemmaHessian",
+        "LogDensityHessian",
+        "dense",
+        "diagonal",
+    ),
+    "pgsom.updates": (
+        "Ascent",
+        "Clipping",
+        "clip_elements",
+        "clip_norm",
+        "followed_by",
+        "from_optax",
+        "scale_by_som",
+        "som",
+    ),
+    "pgsom.schemes": ("EULER", "HEUN", "MIDPOINT", "RALSTON", "RK4", "Scheme", "make_scheme", "paper_alpha"),
+    "pgsom.methods": (
+        "Common",
+        "Method",
+        "adam",
+        "assemble",
+        "hessian_pg",
+        "make_method",
+        "pg_som",
+        "reinforce",
+        "runge_kutta_pg",
+    ),
+    "pgsom.training": ("TrainState", "init", "seed_keys", "step"),
+    "pgsom.runs": ("Progress", "Result", "load", "sweep", "train"),
+}
+_RENAMED = {
+    "make_environment": ("pgsom.environments", "make"),
+    "register_environment": ("pgsom.environments", "register"),
+}
+_HOME = {name: (module, name) for module, names in _MODULES.items() for name in names} | _RENAMED
+
+__all__ = [*_HOME]
+
+warn_if_jax_can_hang()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _HOME[name]
+    value = getattr(importlib.import_module(module), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -1,0 +1,186 @@
+"""Training: ``init``, ``step`` and the compiled program that repeats ``step``.
+
+One program per structure: environment, policy and the method's parts compile; its numbers, the seeds and the number
+of updates do not. Seeds (and methods that differ only in numbers) are a leading axis of the state, vmapped. Seed i's
+key is ``fold_in(key(root), i)``, so adding seeds never changes the others.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from pgsom.environments import Environment
+from pgsom.methods import Method
+from pgsom.objective import LocalObjective, observe, reweight, update_baseline
+from pgsom.policies import Policy
+from pgsom.rollout import Rollout, Score, collect, score
+from pgsom.schemes import combine, integrate
+from pgsom.updates import Info
+from pgsom.updates.update_rule import all_finite
+
+Tree = Any
+
+
+class TrainState(NamedTuple):
+    """All that the next update needs, and the counters. Episodes and steps count every stage of every update."""
+
+    params: Tree
+    rule_state: Tree
+    baseline_state: Tree
+    key: Array
+    updates: Array
+    episodes: Array
+    env_steps: Array
+    skipped: Array
+
+
+class Metrics(NamedTuple):
+    """What one update reports; `episode_return` and `episode_length` are means over the batch played at θ."""
+
+    episode_return: Array
+    episode_length: Array
+    entropy: Array
+    gradient_norm: Array
+    direction_norm: Array
+    alignment: Array
+    negative_curvature: Array
+    effective_episodes: Array
+    """Kish's effective number of episodes in the last stage: below the batch only where stages are re-weighted."""
+    skipped: Array
+    """1 if something was not finite and the update was left out."""
+    episodes: Array
+    env_steps: Array
+
+
+def seed_keys(root: int, seeds: int) -> Array:
+    """The keys of seeds 0 … seeds − 1."""
+    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(jax.random.key(root), jnp.arange(seeds))
+
+
+def init(policy: Policy, method: Method, key: Array) -> TrainState:
+    """Draw the parameters; everything else starts at zero."""
+    key, params_key = jax.random.split(key)
+    params = policy.init(params_key)
+    zero = jnp.zeros((), jnp.int32)
+    return TrainState(params, method.rule.init(params), method.weighting.baseline.init(), key, zero, zero, zero, zero)
+
+
+def step(environment: Environment, policy: Policy, method: Method, state: TrainState) -> tuple[TrainState, Metrics]:
+    """One update: stages, combination, clipping, ascent. Left out, and counted, if anything is not finite."""
+    key, *stage_keys = jax.random.split(state.key, 1 + method.scheme.stages)
+    observed: list[LocalObjective] = []
+
+    def direction_at(index: int, params: Tree) -> tuple[Tree, tuple[Tree, Info]]:
+        if index > 0 and method.stage_data == "reweighted":
+            objective = reweight(observed[0], method.weighting, params)
+        else:
+            play_key, estimate_key = jax.random.split(stage_keys[index])
+            rollout = collect(environment, policy, params, play_key, method.episodes_per_batch)
+            objective = observe(method.weighting, state.baseline_state, policy, params, rollout, estimate_key)
+        observed.append(objective)
+        direction, rule_state, info = method.rule.update(objective, state.rule_state, params)
+        return direction, (rule_state, info)
+
+    direction, beside = integrate(method.scheme, direction_at, state.params, method.learning_rate)
+    rule_state = combine(method.scheme.b, [s for s, _ in beside])
+    direction = method.clipping(direction)
+    params = jax.tree.map(lambda p, d: p + jnp.asarray(method.learning_rate * d, p.dtype), state.params, direction)
+    first = observed[0].rollout
+    fine = all_finite((params, rule_state, direction))
+    params, rule_state, baseline_state = jax.tree.map(
+        partial(jnp.where, fine),
+        (params, rule_state, update_baseline(method.weighting, state.baseline_state, first)),
+        (state.params, state.rule_state, state.baseline_state),
+    )
+    played = observed if method.stage_data == "fresh" else observed[:1]
+    new = TrainState(
+        params,
+        rule_state,
+        baseline_state,
+        key,
+        state.updates + 1,
+        state.episodes + method.episodes_per_update,
+        state.env_steps + sum(o.rollout.length.sum() for o in played),
+        state.skipped + ~fine,
+    )
+    return new, _report(observed, beside[0][1], fine, new)
+
+
+def train_updates(
+    environment: Environment,
+    policy: Policy,
+    method: Method,
+    state: TrainState,
+    updates: Array,
+    capacity: int,
+) -> tuple[TrainState, Metrics]:
+    """`updates` ≤ `capacity` updates; metrics [capacity], the rows behind `updates` zero."""
+    shapes = jax.eval_shape(partial(step, environment, policy), method, state)[1]
+    empty = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), shapes)
+
+    def body(index: Array, carry: tuple[TrainState, Metrics]) -> tuple[TrainState, Metrics]:
+        state, rows = carry
+        state, row = step(environment, policy, method, state)
+        return state, jax.tree.map(lambda r, x: jax.lax.dynamic_update_index_in_dim(r, x, index, 0), rows, row)
+
+    return jax.lax.fori_loop(0, updates, body, (state, empty))
+
+
+@partial(jax.jit, static_argnames=("environment", "policy", "capacity", "many_methods"))
+def train_program(
+    environment: Environment,
+    policy: Policy,
+    method: Method,
+    state: TrainState,
+    updates: Array,
+    *,
+    capacity: int,
+    many_methods: bool = False,
+) -> tuple[TrainState, Metrics]:
+    """`train_updates` for every member of the state's leading axis, with one method or one for each member.
+
+    `updates` is data, so the last, shorter chunk of a run uses the same compiled program, and 0 updates compile it.
+    """
+
+    def of_member(method: Method, member: TrainState) -> tuple[TrainState, Metrics]:
+        return train_updates(environment, policy, method, member, updates, capacity)
+
+    return jax.vmap(of_member, in_axes=(0 if many_methods else None, 0))(method, state)
+
+
+@partial(jax.jit, static_argnames=("policy", "many_methods"))
+def init_program(policy: Policy, method: Method, keys: Array, *, many_methods: bool = False) -> TrainState:
+    """`init` for every member."""
+    return jax.vmap(partial(init, policy), in_axes=(0 if many_methods else None, 0))(method, keys)
+
+
+@partial(jax.jit, static_argnames=("environment", "policy", "episodes", "deterministic"))
+def evaluate_program(
+    environment: Environment, policy: Policy, params: Tree, keys: Array, *, episodes: int, deterministic: bool
+) -> Score:
+    """`score` for every member of the parameters' leading axis."""
+    return jax.vmap(lambda p, key: score(environment, policy, p, key, episodes, deterministic=deterministic))(
+        params, keys
+    )
+
+
+def _report(observed: list[LocalObjective], info: Info, fine: Array, state: TrainState) -> Metrics:
+    rollout: Rollout = observed[0].rollout
+    weight = observed[-1].episode_weight
+    entropies = jax.vmap(jax.vmap(observed[0].policy.distribution.entropy))(rollout.outputs)
+    return Metrics(
+        episode_return=rollout.episode_return.mean(),
+        episode_length=rollout.length.mean(dtype=rollout.reward.dtype),
+        entropy=(entropies * rollout.mask).sum() / rollout.length.sum(),
+        gradient_norm=info.gradient_norm,
+        direction_norm=info.direction_norm,
+        alignment=info.alignment,
+        negative_curvature=info.negative_curvature,
+        effective_episodes=jnp.square(weight.sum()) / jnp.square(weight).sum(),
+        skipped=(~fine).astype(jnp.int32),
+        episodes=state.episodes,
+        env_steps=state.env_steps,
+    )
