@@ -29,7 +29,7 @@ def exact_return(mdp: FiniteMDP, action_probabilities: Table) -> Float[Array, ""
 
     ::
 
-        P_π[s, s'] = Σ_a π[s, a] P[s, a, s'],  zero where s or s' is terminal
+        P_π[s, s'] = Σ_a π[s, a] P[s, a, s'],  zero where s is terminal
         r_π[s]     = Σ_a π[s, a] R[s, a],      zero where s is terminal
         J          = Σ_{t<H} γ^t ρᵀ P_π^t r_π        finite horizon
         J          = ρᵀ (I − γ P_π)⁻¹ r_π             infinite horizon
@@ -80,7 +80,7 @@ def exact_hessian(mdp: FiniteMDP, policy: Policy, params: Any) -> Any:
 
 
 def _under_policy(mdp: FiniteMDP, action_probabilities: Table) -> tuple[Array, Array]:
-    """P_π without the ways into and out of terminal states, and r_π."""
+    """P_π and r_π: nothing leads out of a terminal state, and nothing is earned there."""
     expected = (mdp.states, mdp.actions)
     if jnp.shape(action_probabilities) != expected:
         raise wrong(
@@ -89,7 +89,7 @@ def _under_policy(mdp: FiniteMDP, action_probabilities: Table) -> tuple[Array, A
             f"accepted is (states, actions) = {expected}",
         )
     running = ~mdp.terminal
-    going_on = jnp.asarray(mdp.transition * running[:, None, None] * running, float)
+    going_on = jnp.asarray(mdp.transition * running[:, None, None], float)
     earned = jnp.asarray(mdp.reward * running[:, None], float)
     transition = jnp.einsum("sa,sat->st", action_probabilities, going_on)
     return transition, jnp.einsum("sa,sa->s", action_probabilities, earned)

@@ -1,0 +1,133 @@
+"""What ``pgsom train`` says and keeps at the end: a table, or JSON, and the folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pgsom.runs import Result
+    from pgsom.statistics import Interval
+
+LEARNING_CURVE = "learning_curve"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run that has ended."""
+
+    result: "Result"
+    planned_updates: int
+    out: Path | None
+    interrupted: bool
+    evaluation: "NDArray[Any] | None" = None
+    """Returns of fresh episodes [seed, episode], if there were any."""
+
+
+def save(outcome: Outcome) -> None:
+    """The run and its learning curve, if there is a folder for them."""
+    if outcome.out is None:
+        return
+    from pgsom.report.figures import save_learning_curve
+
+    outcome.result.save(outcome.out)
+    save_summary(outcome)
+    save_learning_curve([outcome.result], outcome.out / LEARNING_CURVE)
+
+
+def save_summary(outcome: Outcome) -> None:
+    """The summary with the evaluation in it, over the one that `Result.save` wrote."""
+    if outcome.out is not None:
+        from pgsom.runs.store import SUMMARY
+
+        temporary = outcome.out / f"{SUMMARY}.part"
+        temporary.write_text(as_json(outcome) + "\n", encoding="utf-8")
+        temporary.replace(outcome.out / SUMMARY)
+
+
+def as_json(outcome: Outcome) -> str:
+    """The summary of the run, its evaluation and where it is; what is not finite is null."""
+    from pgsom.runs import summary
+    from pgsom.runs.store import to_json
+
+    evaluation = None
+    if outcome.evaluation is not None:
+        by_seed, interval = _evaluation(outcome.evaluation)
+        evaluation = {
+            "episodes": outcome.evaluation.shape[1],
+            "return": {"mean": float(interval.mean), "low": float(interval.low), "high": float(interval.high)},
+            "return_by_seed": [float(value) for value in by_seed],
+        }
+    whole = summary(outcome.result) | {
+        "evaluation": evaluation,
+        "interrupted": outcome.interrupted,
+        "out": None if outcome.out is None else str(outcome.out),
+    }
+    return to_json(whole)
+
+
+def print_closing(outcome: Outcome) -> None:
+    """What was trained, in a line, and how it went, in a table."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(style="dim")
+    for row in closing_rows(outcome):
+        table.add_row(*row)
+    console = Console(highlight=False)
+    console.print(headline(outcome.result), style="bold", markup=False)
+    console.print(table)
+    if outcome.out is not None:
+        print(f"saved in {outcome.out}")
+
+
+def headline(result: "Result") -> str:
+    """Environment, policy with its number of parameters, method, seeds."""
+    settings = result.settings
+    shape = f" {'-'.join(map(str, settings.hidden))} {settings.activation}" if settings.policy == "mlp" else ""
+    parameters = result.policy_definition.parameter_count()
+    seeds = f"{len(result.seeds)} seed{'s' if len(result.seeds) > 1 else ''}"
+    return f"{settings.environment} · {settings.method} · {settings.policy}{shape}, {parameters:,} parameters · {seeds}"
+
+
+def closing_rows(outcome: Outcome) -> list[tuple[str, str, str]]:
+    """What, how much, and what it means."""
+    from pgsom.statistics import bootstrap_mean
+
+    result = outcome.result
+    updates, steps = result.returns.shape[1], result.env_steps[:, -1]
+    final = bootstrap_mean(result.final_returns())
+    rows = [
+        ("final return", _interval(final, len(steps)), f"last {max(1, round(updates * 0.1)):,} of {updates:,} updates")
+    ]
+    if outcome.evaluation is not None:
+        interval = _evaluation(outcome.evaluation)[1]
+        episodes = f"{outcome.evaluation.shape[1]:,} fresh episodes a seed"
+        rows.append(("evaluation", _interval(interval, len(steps)), episodes))
+    rows.append(("episodes", f"{result.episodes[-1]:,}", "a seed"))
+    rows.append(("environment steps", f"{steps.mean():,.0f}", "a seed, on average"))
+    if result.skipped.any():
+        rows.append(("skipped updates", f"{result.skipped.sum():,}", "all seeds; something was not finite"))
+    rows.append(("speed", f"{result.steps_per_second:,.0f} steps/s", "all seeds together"))
+    rows.append(("run time", f"{result.run_seconds:.2f} s", f"and {result.compile_seconds:.1f} s to compile"))
+    return rows
+
+
+def _evaluation(returns: "NDArray[Any]") -> "tuple[NDArray[Any], Interval]":
+    """Each seed's mean, and the mean of these with its interval."""
+    from pgsom.statistics import bootstrap_mean
+
+    by_seed = returns.mean(axis=1)
+    return by_seed, bootstrap_mean(by_seed)
+
+
+def _interval(interval: "Interval", seeds: int) -> str:
+    mean = f"{float(interval.mean):.4g}"
+    if seeds == 1:
+        return f"{mean} (one seed: no interval)"
+    return f"{mean}  [{float(interval.low):.4g}, {float(interval.high):.4g}]  95 %"

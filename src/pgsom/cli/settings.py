@@ -1,0 +1,120 @@
+"""What ``pgsom train`` shall do: from the command line, from a TOML file, or both."""
+
+import os
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pgsom.checks import InputError, check_choice, check_count, wrong
+from pgsom.cli.arguments import read_arguments, read_table
+from pgsom.cli.options import FILE_OPTIONS, METHOD_OPTIONS, RUN_OPTIONS, TRAIN_OPTIONS, default_of, takers
+from pgsom.environments import names
+
+# Written into a saved run's settings.toml beside its options.
+NOT_OPTIONS = ("versions", "rebuildable")
+FINISHED = "settings.toml"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options by name, only those that were given, and which of them a file gave."""
+
+    given: dict[str, Any]
+    config: str | None
+    from_file: frozenset[str]
+
+    def flag(self, name: str) -> bool:
+        """Whether the flag was given."""
+        return bool(self.given.get(name, False))
+
+    @property
+    def evaluate(self) -> int:
+        """Episodes of the evaluation."""
+        return int(self.given.get("evaluate", default_of("evaluate")))
+
+    @property
+    def out(self) -> Path | None:
+        """Where the run is saved."""
+        return Path(self.given["out"]) if "out" in self.given else None
+
+    def of_training(self) -> dict[str, Any]:
+        """The arguments of `pgsom.train`."""
+        known = {option.name for option in (*RUN_OPTIONS, *METHOD_OPTIONS)} - {"evaluate", "config"}
+        return {name: value for name, value in self.given.items() if name in known}
+
+    def located(self, error: InputError) -> InputError:
+        """The same error, with the file in front if the file gave what is wrong."""
+        named = re.match(r"(?:option=')?(\w+)", str(error))
+        inside = named is not None and named[1] in self.from_file
+        return InputError(f"{self.config}: {error}") if inside else error
+
+
+def read_settings(arguments: Sequence[str]) -> Settings:
+    """Read both; what the command line gives wins. Checked as far as is possible without JAX."""
+    typed = read_arguments(arguments, TRAIN_OPTIONS)
+    config = typed.pop("config", None)
+    written = _read_file(config) if config else {}
+    # The two budgets exclude each other, so one of them on the command line replaces either in the file.
+    if typed.keys() & {"episodes", "updates"}:
+        written = {name: value for name, value in written.items() if name not in ("episodes", "updates")}
+    settings = Settings(written | typed, config, frozenset(written.keys() - typed.keys()))
+    try:
+        check(settings)
+    except InputError as error:
+        raise settings.located(error) from None
+    return settings
+
+
+def check(settings: Settings) -> None:
+    """What need not wait for JAX: the environment's name, whether the method takes the options, the folder."""
+    if "environment" in settings.given:
+        check_choice("environment", settings.given["environment"], names())
+    method = settings.given.get("method", default_of("method"))
+    for option in METHOD_OPTIONS:
+        if option.name in settings.given and method not in takers(option):
+            accepted = f"{method} does not take it; accepted with --method {' or '.join(takers(option))}"
+            raise wrong("option", option.name, accepted)
+    check_count("evaluate", settings.evaluate, at_least=0)
+    if settings.out is not None:
+        check_folder(settings.out, overwrite=settings.flag("overwrite"))
+
+
+def check_folder(folder: Path, *, overwrite: bool) -> None:
+    """That a run can be saved there; nothing is made yet, since the rest may still be wrong."""
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        raise wrong("out", str(folder), f"{existing} is a file; accepted is a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise wrong("out", str(folder), f"{existing} cannot be written to; accepted is a writable folder")
+    if (folder / FINISHED).exists() and not overwrite:
+        raise wrong("out", str(folder), "a finished run is there; accepted with --overwrite, or another folder")
+
+
+def _read_file(config: str) -> dict[str, Any]:
+    try:
+        table = tomllib.loads(Path(config).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise wrong("config", config, f"cannot be read ({error.strerror}); accepted is a TOML file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise wrong("config", config, f"not valid TOML: {error}") from None
+    try:
+        return read_table(_flat(table), FILE_OPTIONS)
+    except InputError as error:
+        raise InputError(f"{config}: {error}") from None
+
+
+def _flat(table: dict[str, Any]) -> dict[str, Any]:
+    """A saved run's settings have the method's options in a table of their own, and more beside them."""
+    flat = {key: value for key, value in table.items() if key not in NOT_OPTIONS}
+    options = flat.pop("options", {})
+    if not isinstance(options, dict):
+        raise wrong("options", options, "accepted is a table of the method's options")
+    for key in options:
+        if key in flat:
+            raise wrong("key", key, "given twice")
+    return flat | options

@@ -1,0 +1,72 @@
+"""``pgsom train``: train, show how it went, save everything."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pgsom.checks import InputError
+from pgsom.cli.arguments import help_text
+from pgsom.cli.closing import Outcome, as_json, print_closing, save, save_summary
+from pgsom.cli.options import TRAIN_OPTIONS
+from pgsom.cli.settings import Settings, read_settings
+
+USAGE = "pgsom train [--env NAME] [--method NAME] [--seeds N] [--episodes N] [--out DIR] [options]"
+SUMMARY = "Train policies, several seeds side by side. In brackets: the default, or methods with theirs."
+EXAMPLE = "example: pgsom train --env CartPole-v1 --method pg-som --seeds 8 --episodes 500 --out runs/first"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The exit code; 130 if Ctrl-C ended the run early."""
+    if {"--help", "-h"} & set(arguments):
+        print(help_text(USAGE, SUMMARY, TRAIN_OPTIONS, after=EXAMPLE))
+        return 0
+    settings = read_settings(arguments)
+    try:
+        outcome = _train(settings)
+    except InputError as error:
+        raise settings.located(error) from None
+    if settings.flag("json"):
+        print(as_json(outcome))
+    else:
+        print_closing(outcome)
+    if not outcome.interrupted:
+        return 0
+    kept = f"saved in {outcome.out}" if outcome.out else "not saved (no --out)"
+    done = f"{outcome.result.settings.updates:,} of {outcome.planned_updates:,} updates"
+    print(f"pgsom train: interrupted after {done}; {kept}", file=sys.stderr)
+    return 130
+
+
+def _train(settings: Settings) -> Outcome:
+    """Train, save, evaluate, and add the evaluation to what was saved."""
+    from pgsom.cli.progress import Interrupt, reporter
+    from pgsom.runs import Progress, train
+
+    planned = 0
+    with reporter(silent=settings.flag("quiet") or settings.flag("json")) as shown:
+        with Interrupt(shown) as interrupt:
+            shown.stage("compiling")
+
+            def after_chunk(progress: Progress) -> bool:
+                nonlocal planned
+                planned = progress.total_updates
+                shown.advance(progress)
+                return interrupt.asked
+
+            result = train(**settings.of_training(), callback=after_chunk)
+            outcome = Outcome(result, planned, settings.out, interrupt.asked)
+            save(outcome)
+        if settings.evaluate and not outcome.interrupted:
+            shown.stage("evaluating")
+            outcome = _evaluated(outcome, settings.evaluate)
+    return outcome
+
+
+def _evaluated(outcome: Outcome, episodes: int) -> Outcome:
+    """With an evaluation; a Ctrl-C during it leaves the saved run as it is."""
+    try:
+        outcome = replace(outcome, evaluation=outcome.result.evaluate(episodes))
+    except KeyboardInterrupt:
+        return replace(outcome, interrupted=True)
+    save_summary(outcome)
+    return outcome
