@@ -183,5 +183,5 @@ def make_baseline(baseline: str | Baseline, *, value: float, decay: float, episo
     else:
         made = baseline
     if episodes < made.least_episodes:
-        raise wrong("episodes_per_update", episodes, f"the baseline {baseline!r} compares episodes; accepted is >= 2")
+        raise wrong("batch", episodes, f"the baseline {baseline!r} compares episodes; accepted is >= 2")
     return made

@@ -91,8 +91,12 @@ def _describe(
     noun: str, above: float | None, at_least: float | None, at_most: float | None, below: float | None
 ) -> str:
     bounds = ((">", above), (">=", at_least), ("<=", at_most), ("<", below))
-    said = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
+    said = " and ".join(f"{sign} {_plain(bound)}" for sign, bound in bounds if bound is not None)
     return f"{noun} {said}" if said else f"a finite {noun.removeprefix('a ')}"
+
+
+def _plain(bound: float) -> str:
+    return str(int(bound)) if float(bound).is_integer() else f"{bound:g}"
 
 
 def _is_array(value: Any) -> bool:

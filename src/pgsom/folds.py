@@ -16,7 +16,7 @@ from jax import Array
 from jax.custom_batching import custom_vmap
 
 Tree = Any
-CHUNK = 64
+CHUNK = 32
 
 
 class Fold(NamedTuple):

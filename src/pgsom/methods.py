@@ -76,7 +76,7 @@ class Common:
     """where later stages get their episodes"""
 
 
-def reinforce(learning_rate: float = 0.01, *, common: Common = Common()) -> Method:
+def reinforce(learning_rate: float = 0.001, *, common: Common = Common()) -> Method:
     """REINFORCE: the plain policy gradient.
 
     θ ← θ + η ĝ,  ĝ = mean over episodes of Σ_t w_t ∇ ln π_θ(a_t|s_t).
@@ -112,7 +112,7 @@ def hessian_pg(
     return assemble("hessian-pg", rule, learning_rate, common)
 
 
-def runge_kutta_pg(learning_rate: float = 0.01, *, common: Common = Common()) -> Method:
+def runge_kutta_pg(learning_rate: float = 0.001, *, common: Common = Common()) -> Method:
     """Runge-Kutta policy gradient: Heun's scheme on the gradient flow, a fresh batch for each stage.
 
     θ̃ = θ + η ĝ(θ),  θ ← θ + η (½ ĝ(θ) + ½ ĝ(θ̃)).
@@ -121,15 +121,15 @@ def runge_kutta_pg(learning_rate: float = 0.01, *, common: Common = Common()) ->
 
 
 def pg_som(
-    learning_rate: float = 0.05,
+    learning_rate: float = 1.0,
     *,
     curvature: str | Estimator = "gauss-newton",
     probes: int = 0,
     shape: Shape = "absolute",
     exponent: float = 1.0,
-    damping: float = 1.0,
+    damping: float = 0.1,
     trust_cap: float = INFINITE,
-    step_length: StepLength = "rate",
+    step_length: StepLength = "kl",
     kl_radius: float = 0.01,
     beta1: float = 0.9,
     beta2: float = 0.99,
@@ -140,9 +140,9 @@ def pg_som(
 
     g ← β₁ g + (1 − β₁) ĝ,  h ← β₂ h + (1 − β₂) ĥ,  θ ← θ + η ḡ / P(h̄).
 
-    As printed: ``curvature="lemma", shape="raw", damping=0``. The default divides by the Gauss-Newton diagonal,
-    which is positive by construction and nearly free. With ``step_length="kl"`` the step is as long as the KL
-    radius says, and the learning rate a factor on it, best left at 1.
+    As printed: ``curvature="lemma", shape="raw", damping=0, step_length="rate"``. The default divides by the
+    Gauss-Newton diagonal, which is positive by construction and nearly free, and makes the step as long as the KL
+    radius says; the learning rate is then a factor on that, best left at 1.
     """
     rule = som(
         curvature,
@@ -161,7 +161,7 @@ def pg_som(
 
 
 def adam(
-    learning_rate: float = 0.01, *, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, common: Common = Common()
+    learning_rate: float = 0.005, *, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, common: Common = Common()
 ) -> Method:
     """Adam on the policy gradient, optax's: the yardstick.
 
@@ -188,7 +188,6 @@ def assemble(
 ) -> Method:
     """A method from any rule; `scheme` is the one used where `common` names none."""
     check_count("batch", common.batch)
-    check_number("discount", common.discount, at_least=0, at_most=1)
     check_choice("discounting", common.discounting, DISCOUNTINGS)
     check_choice("reduction", common.reduction, REDUCTIONS)
     check_choice("stage_data", common.stage_data, STAGE_DATA)
@@ -200,7 +199,7 @@ def assemble(
         rule=rule,
         learning_rate=check_number("learning_rate", learning_rate, above=0),
         weighting=Weighting(
-            discount=common.discount,
+            discount=check_number("discount", common.discount, at_least=0, at_most=1),
             baseline=baseline,
             entropy=check_number("entropy", common.entropy, at_least=0),
             discounting=common.discounting,
@@ -227,8 +226,9 @@ def make_method(method: str | Method, **options: Any) -> Method:
     for name in options:
         if name not in known:
             others = [m for m in METHODS if name in method_options(m)]
-            hint = f"; {', '.join(others)} take it" if others else suggestion(name, known)
-            raise wrong("option", name, f"{method} does not take it{hint}; it takes {', '.join(known)}")
+            if others:
+                raise wrong("option", name, f"{method} does not take it; accepted with {', '.join(others)}")
+            raise wrong("option", name, f"unknown; accepted are {', '.join(known)}{suggestion(name, known)}")
     own = {name: value for name, value in options.items() if name in _own_parameters(method)}
     shared = {name: value for name, value in options.items() if name not in own}
     return METHODS[method](**own, common=Common(**shared))

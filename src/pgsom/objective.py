@@ -95,7 +95,7 @@ class LocalObjective:
     def gradient_fold(self) -> Fold:
         """Σ_n e Σ_t (w_t + c Σ_{k>t} d_k H_k) z_t + c d_t ∇H_t."""
         weights = (self.episode_weight * (self.weight + self.entropy_to_go), self.episode_weight * self.entropy_weight)
-        return self.sum_over_steps(_ascent_direction, *weights)
+        return self.sum_over_steps(derivatives.surrogate_gradient, *weights)
 
     def gradient(self) -> Tree:
         """∇J (+ c times the entropy's), estimated."""
@@ -197,18 +197,6 @@ def reweight(objective: LocalObjective, weighting: Weighting, params: Tree) -> L
         entropy_to_go=objective.entropy_weight * later,
         entropy_weight=objective.entropy_weight,
     )
-
-
-def _ascent_direction(policy: Policy, params: Tree, chunk: Chunk, score_weight: Array, entropy_weight: Array) -> Tree:
-    """∇ Σ (score_weight ℓ + entropy_weight H), the weights held constant."""
-
-    def surrogate(p: Tree) -> Array:
-        u = derivatives.outputs(policy, p, chunk.observation)
-        log_prob = over_steps(policy.distribution.log_prob)(u, chunk.action)
-        entropy = over_steps(policy.distribution.entropy)(u)
-        return jnp.sum(score_weight * log_prob + entropy_weight * entropy)
-
-    return jax.grad(surrogate)(params)
 
 
 def _returns_to_go(weighting: Weighting, rollout: Rollout) -> Array:

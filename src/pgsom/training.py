@@ -63,7 +63,8 @@ def seed_keys(root: int, seeds: int) -> Array:
 def init(policy: Policy, method: Method, key: Array) -> TrainState:
     """Draw the parameters; everything else starts at zero."""
     key, params_key = jax.random.split(key)
-    params = policy.init(params_key)
+    # With the dtypes they will keep: a weakly typed leaf would compile the second chunk of updates anew.
+    params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), policy.init(params_key))
     zero = jnp.zeros((), jnp.int32)
     return TrainState(params, method.rule.init(params), method.weighting.baseline.init(), key, zero, zero, zero, zero)
 
@@ -86,10 +87,11 @@ def step(environment: Environment, policy: Policy, method: Method, state: TrainS
 
     direction, beside = integrate(method.scheme, direction_at, state.params, method.learning_rate)
     rule_state = combine(method.scheme.b, [s for s, _ in beside])
-    direction = method.clipping(direction)
-    params = jax.tree.map(lambda p, d: p + jnp.asarray(method.learning_rate * d, p.dtype), state.params, direction)
+    clipped = method.clipping(direction)
+    params = jax.tree.map(lambda p, d: p + jnp.asarray(method.learning_rate * d, p.dtype), state.params, clipped)
     first = observed[0].rollout
-    fine = all_finite((params, rule_state, direction))
+    # Judged before clipping, which would make something finite of an infinite gradient.
+    fine = all_finite((params, rule_state, direction, [info.gradient_norm for _, info in beside]))
     params, rule_state, baseline_state = jax.tree.map(
         partial(jnp.where, fine),
         (params, rule_state, update_baseline(method.weighting, state.baseline_state, first)),

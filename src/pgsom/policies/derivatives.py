@@ -4,6 +4,7 @@ With ℓ_t = ln π_θ(a_t|s_t), score z_t = ∇ℓ_t, network outputs u_t, their
 F_t = F(u_t), the functions here return, for a chunk of [time, env] observations and actions:
 
     score_sum                 Σ w z
+    surrogate_gradient        Σ w z + v ∇H(π(·|s))
     directional_scores        z·v, one number a step
     hessian_product           Σ w ∇²ℓ v
     hessian_diagonal          Σ w diag ∇²ℓ
@@ -60,6 +61,27 @@ def over_steps(function: Any) -> Any:
 def score_sum(policy: Policy, params: Tree, chunk: Chunk, weights: Array) -> Tree:
     """Σ w z."""
     return jax.grad(lambda p: jnp.sum(weights * log_probs(policy, p, chunk)))(params)
+
+
+def surrogate_gradient(policy: Policy, params: Tree, chunk: Chunk, weights: Array, entropy_weights: Array) -> Tree:
+    """Σ w z + v ∇H, H the entropy of π(·|s_t) and v its weights."""
+    head = policy.distribution
+
+    def of_outputs(u: Array, action: Array, w: Array, v: Array) -> Array:
+        return w * head.log_prob(u, action) + v * head.entropy(u)
+
+    if isinstance(policy.network, MLP):
+        # The forward pass is written as the layer trick writes it, so that a curvature in the same pass shares it.
+        passed, flat, w = _backward(policy, params, chunk, weights)
+        by_outputs = jax.vmap(jax.grad(of_outputs))(passed.outputs, flat.action, w, entropy_weights.reshape(-1))
+        return layers.outer_sum(params, passed.inputs, passed.signals(by_outputs))
+
+    def surrogate(p: Tree) -> Array:
+        return jnp.sum(
+            over_steps(of_outputs)(outputs(policy, p, chunk.observation), chunk.action, weights, entropy_weights)
+        )
+
+    return jax.grad(surrogate)(params)
 
 
 def score_sums_by_episode(policy: Policy, params: Tree, chunk: Chunk, weights: Array) -> Tree:

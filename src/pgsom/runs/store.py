@@ -39,7 +39,7 @@ def save(result: Result, folder: Path) -> Path:
     settings["options"] = {name: value for name, value in settings["options"].items() if value is not None}
     _write(folder / SETTINGS, tomli_w.dumps(_plain(settings) | {"versions": versions()}).encode())
     _write(folder / POLICY, safetensors.numpy.save(_named_leaves(result.params)))
-    _write(folder / SUMMARY, json.dumps(summary(result), indent=2).encode())
+    _write(folder / SUMMARY, to_json(summary(result)).encode())
     temporary = folder / (METRICS + ".part")
     _table(result).write_parquet(temporary)
     temporary.replace(folder / METRICS)
@@ -98,6 +98,11 @@ def summary(result: Result) -> dict[str, Any]:
     }
 
 
+def to_json(value: Any) -> str:
+    """JSON text; NaN and infinity, which JSON does not know, become null."""
+    return json.dumps(_finite(value), indent=2, allow_nan=False)
+
+
 def versions() -> dict[str, str]:
     """Of everything that can change numbers."""
     packages = {name: version(name) for name in ("pgsom", "jax", "jaxlib", "numpy", "optax", "gymnax")}
@@ -131,6 +136,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return float(value) if isinstance(value, float) and math.isinf(value) else value
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _write(path: Path, content: bytes) -> None:

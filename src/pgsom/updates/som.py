@@ -135,10 +135,13 @@ def som(
 
 
 def scale_to_kl(objective: LocalObjective, direction: Tree, radius: Any) -> Tree:
-    """d √(2δ / dᵀFd): ½dᵀFd is the KL divergence per step, to second order, of a step d. One Jacobian product."""
+    """d √(2δ / dᵀFd): ½dᵀFd is the KL divergence per step, to second order, of a step d. One Jacobian product.
+
+    0 if dᵀFd is 0. A direction that is not finite stays so, for training to see.
+    """
     bend = objective.mean_step_curvature(direction)
-    factor = jnp.where(bend > 0, jnp.sqrt(2 * radius / jnp.where(bend > 0, bend, 1)), 0)
-    return jax.tree.map(lambda d: jnp.where(factor > 0, d * factor, 0), direction)
+    factor = jnp.where(bend == 0, 0, jnp.sqrt(2 * radius / jnp.where(bend == 0, 1, bend)))
+    return jax.tree.map(lambda d: d * factor, direction)
 
 
 def scale_by_som(
