@@ -180,8 +180,10 @@ def make_baseline(baseline: str | Baseline, *, value: float, decay: float, episo
         check_number("baseline_value", value)
         check_number("baseline_decay", decay, at_least=0, below=1)
         made = BASELINES[baseline].make(value, decay)
-    else:
+    elif isinstance(baseline, Baseline):
         made = baseline
+    else:
+        raise wrong("baseline", baseline, f"accepted are {', '.join(BASELINES)} and objects like them")
     if episodes < made.least_episodes:
         raise wrong("batch", episodes, f"the baseline {baseline!r} compares episodes; accepted is >= 2")
     return made

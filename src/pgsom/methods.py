@@ -85,7 +85,7 @@ def reinforce(learning_rate: float = 0.001, *, common: Common = Common()) -> Met
 
 
 def hessian_pg(
-    learning_rate: float = 0.05,
+    learning_rate: float = 0.01,
     *,
     curvature: str | Estimator = "causal",
     probes: int = 0,

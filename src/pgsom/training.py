@@ -5,6 +5,7 @@ of updates do not. Seeds (and methods that differ only in numbers) are a leading
 key is ``fold_in(key(root), i)``, so adding seeds never changes the others.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -55,9 +56,10 @@ class Metrics(NamedTuple):
     env_steps: Array
 
 
-def seed_keys(root: int, seeds: int) -> Array:
-    """The keys of seeds 0 … seeds − 1."""
-    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(jax.random.key(root), jnp.arange(seeds))
+def seed_keys(root: int, seeds: int | Sequence[int]) -> Array:
+    """The keys of these seeds, or of seeds 0 … seeds − 1."""
+    chosen = jnp.arange(seeds) if isinstance(seeds, int) else jnp.asarray(seeds)
+    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(jax.random.key(root), chosen)
 
 
 def init(policy: Policy, method: Method, key: Array) -> TrainState:

@@ -13,8 +13,8 @@ SEEDS = "accepted is a whole number, or different ones such as 0,2,5"
 
 # The words after `pgsom`, and the whole line. The environment is small wherever one is built before the error shows.
 COMMAND_LINES = [
-    ("", "pgsom: a command is missing; accepted are train, list (or --help)"),
-    ("trian", "pgsom: command='trian': accepted are train, list; did you mean 'train'?"),
+    ("", "pgsom: a command is missing; accepted are train, paper, list (or --help)"),
+    ("trian", "pgsom: command='trian': accepted are train, paper, list; did you mean 'train'?"),
     ("--versoin", "pgsom: option='--versoin': unknown; did you mean '--version'?"),
     ("--version=2", "pgsom: version='2': accepted is --version alone, without a value"),
     (

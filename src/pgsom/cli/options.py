@@ -55,7 +55,7 @@ METHOD_OPTIONS = (
             "learning_rate",
             NUMBER,
             "step length η",
-            {"reinforce": 0.001, "hessian-pg": 0.05, "runge-kutta-pg": 0.001, "pg-som": 1.0, "adam": 0.005},
+            {"reinforce": 0.001, "hessian-pg": 0.01, "runge-kutta-pg": 0.001, "pg-som": 1.0, "adam": 0.005},
         ),
         Option("batch", COUNT, "episodes in a batch; each fresh stage plays one", 4),
         Option("discount", NUMBER, "γ", 0.99),

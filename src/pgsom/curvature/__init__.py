@@ -33,6 +33,8 @@ ESTIMATORS: dict[str, EstimatorEntry] = {
 def make_estimator(curvature: str | Estimator, probes: int = 0) -> Estimator:
     """The named estimator; `probes` > 0 asks for random probes where it can use them."""
     if not isinstance(curvature, str):
+        if not isinstance(curvature, Estimator):
+            raise wrong("curvature", curvature, f"accepted are {', '.join(ESTIMATORS)} and objects like them")
         return curvature
     check_choice("curvature", curvature, ESTIMATORS)
     check_count("probes", probes, at_least=0)

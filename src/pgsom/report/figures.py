@@ -112,7 +112,7 @@ def legend_above(figure: "Figure", caption: str) -> None:
         title=caption,
         alignment="left",
         frameon=False,
-        handlelength=1.4,
+        handlelength=2.0,
         columnspacing=1.2,
     )
     legend.get_title().set_fontsize(8)

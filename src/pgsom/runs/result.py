@@ -28,7 +28,7 @@ class TrainedPolicy:
     params: Tree
     observation_shape: tuple[int, ...]
 
-    def act(self, observation: Any, *, key: Array | None = None) -> NDArray[Any]:
+    def act(self, observation: Any, *, key: Array | None = None) -> NDArray[Any] | np.generic:
         """The most probable action, or with a key a drawn one; leading axes of the observation are a batch."""
         seen = np.asarray(observation)
         shape = self.observation_shape

@@ -105,6 +105,11 @@ def sweep(
     """
     if not methods:
         raise wrong("methods", list(methods), "accepted is at least one method")
+    for method in methods:
+        if not isinstance(method, Method):
+            raise wrong("methods", method, "accepted are methods, such as make_method('pg-som', damping=0.3)")
+    if callback is not None and not callable(callback):
+        raise wrong("callback", callback, "accepted is a function of Progress")
     env = make(environment)
     chosen = _seeds(seeds)
     check_count("seed", seed, at_least=0, at_most=2**31 - 1)
@@ -148,7 +153,7 @@ def _run_group(
     callback: Callback | None,
 ) -> list[tuple[Tree, Metrics, float, float]]:
     """Train methods of one structure; members are method-major: (method 0, seed 0), (method 0, seed 1), …."""
-    keys = seed_keys(root, max(seeds) + 1)[jnp.asarray(seeds)]
+    keys = seed_keys(root, seeds)
     many = len(methods) > 1
     if many:
         method = _stack([m for m in methods for _ in seeds])
@@ -241,7 +246,9 @@ def _updates(method: Method, episodes: int | None, updates: int | None) -> int:
 def _seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
     if isinstance(seeds, int | np.integer):
         return tuple(range(check_count("seeds", seeds)))
-    chosen = tuple(check_count("seeds", s, at_least=0) for s in seeds)
+    if not isinstance(seeds, list | tuple | range | np.ndarray):
+        raise wrong("seeds", seeds, "accepted are a number of seeds or different seeds")
+    chosen = tuple(check_count("seeds", s, at_least=0, at_most=2**31 - 1) for s in seeds)
     if not chosen or len(set(chosen)) != len(chosen):
         raise wrong("seeds", list(seeds), "accepted are a number of seeds or different seeds")
     return chosen

@@ -118,6 +118,8 @@ def som(
     estimator = make_estimator(curvature, probes)
     check_choice("shape", shape, SHAPES)
     check_choice("step_length", step_length, STEP_LENGTHS)
+    if not isinstance(bias_correction, bool):
+        raise wrong("bias_correction", bias_correction, "accepted are True and False")
     if shape == "negative_part" and estimator.positive_semi_definite:
         raise wrong("shape", shape, f"{estimator.name} is never negative, so this would be 0; accepted is absolute")
     return SecondOrderMomentum(

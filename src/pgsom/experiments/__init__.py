@@ -1,0 +1,1 @@
+"""Experiments: the paper's, made again and judged."""
