@@ -6,7 +6,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help test lint learn bench paper requirements clean .venv
+.PHONY: help test lint learn bench peers paper requirements clean .venv
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z.]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -25,6 +25,11 @@ learn: .venv/package  ## the learning tests (slow)
 
 bench: .venv/package  ## the benchmarks
 	$(BIN)/python -m benchmarks
+
+peers:  ## what the benchmarks compare with, in .venv-peers: PyTorch and Gymnasium
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check "gymnasium>=1.0,<1.4"
 
 paper: .venv/package  ## the paper's experiments
 	$(BIN)/pgsom paper

@@ -26,17 +26,15 @@ def loss(params, x, y):
 
 
 def hutchinson(params, key, *batch):
-    leaves, tree = jax.tree.flatten(params)
-    signs = [jax.random.rademacher(k, a.shape, a.dtype) for k, a in zip(jax.random.split(key, len(leaves)), leaves)]
-    v = jax.tree.unflatten(tree, signs)
+    v = optax.tree.random_like(key, params, jax.random.rademacher)
     product = jax.jvp(lambda p: jax.grad(loss)(p, *batch), (params,), (v,))[1]
     return jax.tree.map(jnp.multiply, v, product)
 
 
-def main(steps=500):
+def main(steps=1000):
     optimiser = optax.chain(
         scale_by_som(shape="rms", damping=1e-3, trust_cap=1.0),
-        optax.scale_by_learning_rate(0.02),
+        optax.scale_by_learning_rate(0.05),
     )
 
     @jax.jit

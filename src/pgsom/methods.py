@@ -76,7 +76,7 @@ class Common:
     """where later stages get their episodes"""
 
 
-def reinforce(learning_rate: float = 0.001, *, common: Common = Common()) -> Method:
+def reinforce(learning_rate: float = 0.0005, *, common: Common = Common()) -> Method:
     """REINFORCE: the plain policy gradient.
 
     θ ← θ + η ĝ,  ĝ = mean over episodes of Σ_t w_t ∇ ln π_θ(a_t|s_t).
@@ -130,9 +130,9 @@ def pg_som(
     damping: float = 0.1,
     trust_cap: float = INFINITE,
     step_length: StepLength = "kl",
-    kl_radius: float = 0.01,
-    beta1: float = 0.9,
-    beta2: float = 0.99,
+    kl_radius: float = 0.005,
+    beta1: float = 0.5,
+    beta2: float = 0.9,
     bias_correction: bool = True,
     common: Common = Common(),
 ) -> Method:

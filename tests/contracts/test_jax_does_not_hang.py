@@ -1,12 +1,16 @@
 """JAX must not wait for itself for ever: the factorisations relied on, in a process with a time limit."""
 
+import os
+import re
 import subprocess
 import sys
 import warnings
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
+import pgsom
 from pgsom.jax_version import SUPPORTED, can_hang, warn_if_jax_can_hang
 
 TIME_LIMIT = 90  # seconds; a run that ends takes about three
@@ -55,6 +59,35 @@ def test_independent_batched_factorisations_end(program: str, repeat: int) -> No
     )
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout == "ended\n"
+
+
+ONE_CORE = """
+import os
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import pgsom
+pgsom.train("three-state", "pg-som", policy="mlp", seeds=16, episodes=8)
+print("ended")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be taken away here")
+def test_training_many_seeds_ends_on_one_core() -> None:
+    """Batched LAPACK calls wait for a second thread even in releases that do not hang otherwise."""
+    finished = subprocess.run(
+        [sys.executable, "-c", ONE_CORE], capture_output=True, text=True, timeout=TIME_LIMIT, stdin=subprocess.DEVNULL
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout == "ended\n"
+
+
+def test_nothing_that_is_vmapped_over_seeds_calls_lapack() -> None:
+    """The exact values of finite MDPs are the one place for a linear solve."""
+    source = Path(pgsom.__file__).parent
+    factorisation = re.compile(
+        r"linalg\.(cholesky|qr|svd|eigh?|inv|solve|lstsq)|initializers\.orthogonal|random\.orthogonal"
+    )
+    found = {str(f.relative_to(source)) for f in source.rglob("*.py") if factorisation.search(f.read_text("utf-8"))}
+    assert found <= {"environments/exact.py"}
 
 
 @pytest.mark.parametrize("version", ["0.10.0", "0.10.1", "0.10.2", "0.10.2.dev20260601", "0.10.0+local"])

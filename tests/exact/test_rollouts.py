@@ -1,0 +1,139 @@
+"""Sampled episodes, against the list of all trajectories."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from pgsom.baselines import LeaveOneOutBaseline
+from pgsom.curvature import CausalHessian
+from pgsom.environments import FiniteMDP, chain, three_state
+from pgsom.objective import observe
+from pgsom.returns import returns_to_go, step_factors
+from pgsom.rollout import Rollout, collect, score
+from tests.exact.oracle import probabilities, random_params, tables, tabular, trajectories, truth, weighting
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7, 64])
+def test_returns_to_go_are_a_plain_loop(steps: int) -> None:
+    reward = np.random.default_rng(steps).normal(size=(steps, 3))
+    for discount in (0.0, 0.9, 1.0):
+        expected, later = np.zeros_like(reward), np.zeros(3)
+        for t in reversed(range(steps)):
+            later = reward[t] + discount * later
+            expected[t] = later
+        np.testing.assert_allclose(returns_to_go(jnp.asarray(reward), discount), expected, atol=1e-12)
+
+
+def test_step_factors_are_powers_under_the_lemma_only() -> None:
+    np.testing.assert_allclose(step_factors("lemma", 0.5, 4), [1, 0.5, 0.25, 0.125])
+    np.testing.assert_allclose(step_factors("lemma", 0.0, 3), [1, 0, 0])
+    for discounting in ("appendix", "undiscounted"):
+        np.testing.assert_allclose(step_factors(discounting, 0.5, 3), 1)
+
+
+CORRIDOR = chain(length=2, horizon=4)
+
+
+@pytest.fixture(name="rollout", scope="module")
+def _rollout() -> Rollout:
+    with jax.enable_x64(True):
+        return collect(CORRIDOR, tabular(), random_params(tabular()), jax.random.key(0), 200)
+
+
+def test_an_episode_ends_at_the_goal_or_at_the_horizon(rollout: Rollout) -> None:
+    length, goal = np.asarray(rollout.length), CORRIDOR.states - 1
+    assert {2, 3, 4} == set(length.tolist())
+    np.testing.assert_array_equal(rollout.terminated, np.asarray(rollout.final_observation) == goal)
+    np.testing.assert_array_equal(rollout.truncated, length == CORRIDOR.horizon)
+    assert np.all(rollout.terminated | rollout.truncated)
+    assert np.any(rollout.terminated & rollout.truncated), "both flags at the last step"
+    assert np.any(~np.asarray(rollout.terminated))
+    assert int(rollout.filled) == length.max()
+
+
+def test_steps_are_counted_until_the_end_and_not_after_it(rollout: Rollout) -> None:
+    taken = np.arange(CORRIDOR.horizon)[:, None] < np.asarray(rollout.length)
+    np.testing.assert_array_equal(rollout.mask, taken)
+    np.testing.assert_array_equal(rollout.reward, np.where(taken, -1.0, 0.0))
+    np.testing.assert_array_equal(rollout.episode_return, -np.asarray(rollout.length))
+    assert not np.any(taken & (np.asarray(rollout.observation) == CORRIDOR.states - 1))
+
+
+def test_observations_follow_each_other_to_the_final_one(rollout: Rollout) -> None:
+    """The next observation is one that the action can lead to; the last leads to the final observation."""
+    seen, action = np.asarray(rollout.observation), np.asarray(rollout.action)
+    assert np.all(seen[0] == 0)
+    for n, length in enumerate(np.asarray(rollout.length)):
+        states = [*seen[:length, n], int(rollout.final_observation[n])]
+        for t in range(length):
+            assert CORRIDOR.transition[states[t], action[t, n], states[t + 1]] > 0
+
+
+def test_outputs_are_the_policys_at_what_it_saw(rollout: Rollout) -> None:
+    expected = tables(tabular(), random_params(tabular())).outputs[np.asarray(rollout.observation)]
+    taken = np.asarray(rollout.mask, bool)
+    np.testing.assert_allclose(np.asarray(rollout.outputs)[taken], expected[taken], atol=1e-12)
+
+
+def test_scoring_plays_the_same_episodes_as_collecting(rollout: Rollout) -> None:
+    outcome = score(CORRIDOR, tabular(), random_params(tabular()), jax.random.key(0), 200)
+    np.testing.assert_array_equal(outcome.episode_return, rollout.episode_return)
+    np.testing.assert_array_equal(outcome.length, rollout.length)
+
+
+def test_a_deterministic_score_takes_the_most_probable_action() -> None:
+    mdp, policy = chain(length=2, horizon=4, slip=0.0), tabular()
+    to_the_right = jax.tree.map(lambda leaf: leaf.at[:, 1].set(0.1), policy.init(jax.random.key(0)))
+    outcome = score(mdp, policy, to_the_right, jax.random.key(0), 8, deterministic=True)
+    np.testing.assert_array_equal(outcome.length, 2)
+
+
+def names_of(mdp: FiniteMDP, rollout: Any) -> list[tuple[int, ...]]:
+    """Each episode as one tuple of states and actions."""
+    state, action, final = (np.asarray(x) for x in (rollout.observation, rollout.action, rollout.final_observation))
+    return [
+        (*np.stack([state[:k, n], action[:k, n]], 1).ravel().tolist(), int(final[n]))
+        for n, k in enumerate(np.asarray(rollout.length))
+    ]
+
+
+def test_sampled_trajectories_have_their_probabilities() -> None:
+    """χ² of 20,000 episodes over the ten trajectories of the shortest chain: below its 99.99 % point for 9 degrees."""
+    mdp, policy, episodes = chain(length=1, horizon=2, slip=0.2), tabular(), 20_000
+    params = random_params(policy)
+    played = names_of(mdp, collect(mdp, policy, params, jax.random.key(1), episodes))
+    found, p = trajectories(mdp), probabilities(mdp, tables(policy, params))
+    listed = Rollout(found.state, found.action, None, None, found.mask.sum(0), None, None, found.final_state)
+    expected = dict(zip(names_of(mdp, listed), episodes * p, strict=True))
+    assert len(expected) == 10 and set(played) <= set(expected)
+    chi_square = sum((played.count(name) - mean) ** 2 / mean for name, mean in expected.items())
+    assert chi_square < 33.7
+
+
+@pytest.mark.parametrize("mdp", [CORRIDOR, three_state()], ids=["chain", "three-state"])
+def test_estimates_from_sampled_batches_have_the_exact_derivatives_as_mean(mdp: FiniteMDP) -> None:
+    """400 batches of 8 episodes, leave-one-out baseline: gradient and causal diagonal within 4 standard errors."""
+    policy, batches = tabular(), 400
+    params = random_params(policy)
+    made = weighting(mdp.discount, baseline=LeaveOneOutBaseline())
+
+    @jax.jit
+    def estimate(keys: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def of_batch(key: jax.Array) -> Any:
+            objective = observe(made, (), policy, params, collect(mdp, policy, params, key, 8), key)
+            return objective.evaluate(objective.gradient_fold(), CausalHessian().diagonal(objective))
+
+        return tuple(jax.vmap(lambda t: ravel_pytree(t)[0])(tree) for tree in jax.vmap(of_batch)(keys))
+
+    gradient, diagonal = (np.asarray(x) for x in estimate(jax.random.split(jax.random.key(2), batches)))
+    exact = truth(mdp, policy, params)
+    for found, expected in ((gradient, exact.gradient), (diagonal, np.diag(exact.hessian))):
+        visited = slice(0, 2 * int((~mdp.terminal).sum()))
+        z = (found.mean(axis=0) - expected)[visited] / (found.std(axis=0)[visited] / np.sqrt(batches))
+        assert np.abs(z).max() < 4
