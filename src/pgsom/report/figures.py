@@ -85,7 +85,7 @@ def learning_curve(
     names = list(labels) if labels is not None else [result.settings.method for result in results]
     if not results or len(names) != len(results):
         raise wrong("labels", names, f"accepted is one for each of {len(results)} results, at least one")
-    windows = [max(1, result.returns.shape[1] // 50) for result in results]
+    windows = [max(1, result.returns.shape[1] // 100) for result in results]
     for result, name, colour, window in zip(results, names, _colours(results, names), windows, strict=True):
         x, curves = _on_one_grid(result, window, against)
         _draw(axes, x, curves, name, colour, each_seed=len(results) <= 2)
