@@ -15,6 +15,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.custom_batching import custom_vmap
 
+from pgsom.checks import wrong
+
 Tree = Any
 CHUNK = 32
 
@@ -57,6 +59,8 @@ def run(folds: tuple[Fold, ...], filled: Array) -> tuple[Tree, ...]:
     """The results of all folds in one pass over the first `filled` time steps, rounded up to a chunk."""
     length = jax.tree.leaves(folds[0].arrays)[0].shape[0]
     chunk = chunk_length(length)
+    if length % chunk:
+        raise wrong("rows", length, f"accepted are up to {CHUNK} and whole multiples of it (`padded_length`)")
     initial = tuple(fold.initial for fold in folds)
 
     def body(index: Array, carries: tuple[Tree, ...]) -> tuple[Tree, ...]:
