@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+import scipy.stats
 from numpy.typing import ArrayLike, NDArray
 
 
@@ -19,8 +20,9 @@ def bootstrap_mean(
 ) -> Interval:
     """The mean over the first axis (seeds) with its percentile bootstrap interval; one sample has no width to show.
 
-    Seeds are resampled, whole: entries of one seed stay together. The default generator is seeded, so the same
-    samples give the same interval.
+    With few seeds percentiles are too narrow (5 normal samples: 84 % coverage for 95 %); they are widened by
+    √(n/(n−1)) t/z, which makes the interval Student's where the data are normal. Seeds are resampled whole: entries
+    of one seed stay together. The default generator is seeded, so the same samples give the same interval.
     """
     values = np.asarray(samples, dtype=np.float64)
     draw = np.random.default_rng(0) if generator is None else generator
@@ -31,4 +33,6 @@ def bootstrap_mean(
     counts = draw.multinomial(seeds, np.full(seeds, 1 / seeds), size=resamples) / seeds
     means = np.tensordot(counts, values, axes=1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return Interval(mean, low, high)
+    upper = (1 + level) / 2
+    wider = np.sqrt(seeds / (seeds - 1)) * scipy.stats.t.ppf(upper, seeds - 1) / scipy.stats.norm.ppf(upper)
+    return Interval(mean, mean - wider * (mean - low), mean + wider * (high - mean))
