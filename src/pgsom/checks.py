@@ -1,7 +1,7 @@
 """Wrong input, said well: one line with the argument, its value, what is accepted and the nearest right spelling.
 
-Every check runs when an object is built, before anything is traced, and raises `InputError`. Numbers that are
-already JAX arrays or tracers (a vmapped hyper-parameter) are let through: they have no single value to judge.
+Every check runs when an object is built, before anything is traced, and raises `InputError`. Arrays with axes and
+tracers (a vmapped hyper-parameter) are let through: they have no single value to judge.
 """
 
 import difflib
@@ -60,6 +60,7 @@ def check_number(
     infinite: bool = False,
 ) -> Any:
     """`value` must be a real number within the bounds; infinity only where `infinite` (a limit that is off)."""
+    value = _scalar(value)
     if _is_array(value):
         return value
     accepted = _describe("a number", above, at_least, at_most, below) + (" (inf: off)" if infinite else "")
@@ -79,6 +80,7 @@ def check_number(
 
 def check_count(argument: str, value: Any, *, at_least: int = 1, at_most: int | None = None) -> int:
     """`value` must be a whole number within the bounds."""
+    value = _scalar(value)
     accepted = _describe("a whole number", None, at_least, at_most, None)
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < at_least:
         raise wrong(argument, value, f"accepted is {accepted}")
@@ -101,3 +103,14 @@ def _plain(bound: float) -> str:
 
 def _is_array(value: Any) -> bool:
     return hasattr(value, "dtype") and hasattr(value, "shape")
+
+
+def _scalar(value: Any) -> Any:
+    """A NumPy or JAX number as Python's, so that it can be judged; tracers, which have no value yet, as they are."""
+    if (
+        not _is_array(value)
+        or value.shape != ()
+        or (hasattr(value, "aval") and not hasattr(value, "addressable_shards"))
+    ):
+        return value
+    return value.item()

@@ -41,6 +41,9 @@ class Scheme:
     order: int
 
     def __post_init__(self) -> None:
+        for argument, numbers in (("a", [x for row in self.a for x in row]), ("b", list(self.b))):
+            for number in numbers:
+                check_number(argument, number)
         if len(self.a) != len(self.b):
             raise wrong("a", self.a, f"accepted are {len(self.b)} rows, one for each weight in b")
         for index, row in enumerate(self.a):

@@ -26,8 +26,12 @@ class Estimator(Protocol):
     name: ClassVar[str]
     estimates: ClassVar[str]
     """The mathematical object, in a few words."""
-    biased: ClassVar[bool]
-    """Whether its expectation differs from ∇²J (or from its diagonal)."""
+
+    @property
+    def biased(self) -> bool:
+        """Whether its expectation differs from ∇²J under the lemma's discounting (or from its diagonal)."""
+        ...
+
     positive_semi_definite: ClassVar[bool]
     """Whether no eigenvalue (no diagonal entry) is ever negative."""
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
+from pgsom.checks import check_count
 from pgsom.curvature.causal import CausalHessian
 from pgsom.curvature.estimator import Estimator, rademacher_like
 from pgsom.folds import Fold
@@ -26,9 +27,15 @@ class Hutchinson:
     of: Estimator = field(default_factory=CausalHessian)
     probes: int = 1
     name: ClassVar[str] = "hutchinson"
-    estimates: ClassVar[str] = "the diagonal of another estimator's matrix (causal), by random probes"
-    biased: ClassVar[bool] = False
+    estimates: ClassVar[str] = "the diagonal of another estimator's matrix (by default causal), by random probes"
     positive_semi_definite: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_count("probes", self.probes)
+
+    @property
+    def biased(self) -> bool:
+        return self.of.biased
 
     def diagonal(self, objective: LocalObjective) -> Fold:
         def probe(key: Any) -> Tree:

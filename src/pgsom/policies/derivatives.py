@@ -48,11 +48,6 @@ def log_probs(policy: Policy, params: Tree, chunk: Chunk) -> Array:
     return over_steps(policy.distribution.log_prob)(outputs(policy, params, chunk.observation), chunk.action)
 
 
-def entropies(policy: Policy, params: Tree, chunk: Chunk) -> Array:
-    """H(π(·|s)) [time, env]."""
-    return over_steps(policy.distribution.entropy)(outputs(policy, params, chunk.observation))
-
-
 def over_steps(function: Any) -> Any:
     """Map a function of one step over [time, env]."""
     return jax.vmap(jax.vmap(function))

@@ -80,8 +80,7 @@ class MLP:
     def __post_init__(self) -> None:
         check_count("inputs", self.inputs)
         check_count("outputs", self.outputs, at_least=2 if self.pinned_output else 1)
-        for width in self.hidden:
-            check_count("hidden", width)
+        object.__setattr__(self, "hidden", tuple(check_count("hidden", width) for width in self.hidden))
         check_choice("activation", self.activation, ACTIVATIONS)
         check_choice("initial", self.initial, ("orthogonal", "uniform", "zeros"))
 
@@ -115,7 +114,8 @@ class MLP:
     def forward(self, params: tuple[Layer, ...], observation: Array, taps: tuple[Array, ...] | None = None) -> Trace:
         """z_l = a_lᵀ W_l + b_l + tap_l,  a_{l+1} = φ(z_l)."""
         phi = ACTIVATIONS[self.activation]
-        a = jax.nn.one_hot(observation, self.inputs) if self.one_hot else observation
+        dtype = params[0].weight.dtype
+        a = jax.nn.one_hot(observation, self.inputs, dtype=dtype) if self.one_hot else jnp.asarray(observation, dtype)
         inputs, pre_activations = [], []
         for index, layer in enumerate(params):
             z = a @ layer.weight

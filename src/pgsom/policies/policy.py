@@ -69,7 +69,7 @@ def make_policy(
 ) -> Policy:
     """The named policy (`POLICIES`), sized for the environment; a `Policy` is returned as it is."""
     if isinstance(policy, Policy):
-        return policy
+        return _fitting(policy, environment)
     check_choice("policy", policy, POLICIES)
     if not isinstance(environment.action, Discrete):
         raise wrong("environment", environment.name, "accepted is a discrete action space")
@@ -84,6 +84,20 @@ def make_policy(
     if policy == "tabular":
         raise wrong("policy", policy, f"{environment.name} has real-valued states; accepted are mlp, linear")
     return Policy(linear_logistic(inputs, actions) if policy == "linear" else MLP(inputs, actions, hidden, activation))
+
+
+def _fitting(policy: Policy, environment: Environment) -> Policy:
+    """A ready-made policy must take the environment's observations and have an output for each action."""
+    key = jax.random.key(0)
+    try:
+        seen = jax.eval_shape(environment.reset, key)[1]
+        outputs = jax.eval_shape(policy.outputs, jax.eval_shape(policy.init, key), seen)
+    except (TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise wrong("policy", policy, f"does not take the observations of {environment.name} ({reason})") from None
+    if isinstance(environment.action, Discrete) and outputs.shape != (environment.action.n,):
+        raise wrong("policy", policy, f"its outputs have shape {outputs.shape}; accepted is ({environment.action.n},)")
+    return policy
 
 
 def _flat_size(name: str, observed: Box) -> int:

@@ -37,12 +37,13 @@ def save(result: Result, folder: Path) -> Path:
         ) from None
     settings = asdict(result.settings)
     settings["options"] = {name: value for name, value in settings["options"].items() if value is not None}
-    _write(folder / SETTINGS, tomli_w.dumps(_plain(settings) | {"versions": versions()}).encode())
     _write(folder / POLICY, safetensors.numpy.save(_named_leaves(result.params)))
     _write(folder / SUMMARY, to_json(summary(result)).encode())
     temporary = folder / (METRICS + ".part")
     _table(result).write_parquet(temporary)
     temporary.replace(folder / METRICS)
+    # Last, as its presence says that the run is whole.
+    _write(folder / SETTINGS, tomli_w.dumps(_plain(settings) | {"versions": versions()}).encode())
     return folder
 
 
