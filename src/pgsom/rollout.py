@@ -142,7 +142,8 @@ def _play(
         action, outputs = jax.vmap(act, in_axes=(0, 0, None))(play.observation, env_keys, play.t)
         step_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(env_keys, 2 * play.t + 1)
         step = jax.vmap(environment.step)(step_keys, play.state, action)
-        return (play.observation, action, outputs, jnp.where(play.alive, step.reward, 0)), step
+        reward = jnp.where(play.alive, jnp.asarray(step.reward, float), 0)
+        return (play.observation, action, outputs, reward), step
 
     def advance(play: _Play) -> _Play:
         seen, step = move(play)

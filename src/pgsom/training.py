@@ -39,7 +39,7 @@ class TrainState(NamedTuple):
 
 
 class Metrics(NamedTuple):
-    """What one update reports; `episode_return` and `episode_length` are means over the batch played at θ."""
+    """What one update reports, of its first stage: the batch played at θ and the rule's direction there, unclipped."""
 
     episode_return: Array
     episode_length: Array
@@ -93,10 +93,12 @@ def step(environment: Environment, policy: Policy, method: Method, state: TrainS
     params = jax.tree.map(lambda p, d: p + jnp.asarray(method.learning_rate * d, p.dtype), state.params, clipped)
     first = observed[0].rollout
     # Judged before clipping, which would make something finite of an infinite gradient.
-    fine = all_finite((params, rule_state, direction, [info.gradient_norm for _, info in beside]))
+    baseline_state = update_baseline(method.weighting, state.baseline_state, first)
+    norms = [info.gradient_norm for _, info in beside]
+    fine = all_finite((params, rule_state, baseline_state, direction, norms))
     params, rule_state, baseline_state = jax.tree.map(
         partial(jnp.where, fine),
-        (params, rule_state, update_baseline(method.weighting, state.baseline_state, first)),
+        (params, rule_state, baseline_state),
         (state.params, state.rule_state, state.baseline_state),
     )
     played = observed if method.stage_data == "fresh" else observed[:1]
@@ -107,7 +109,7 @@ def step(environment: Environment, policy: Policy, method: Method, state: TrainS
         key,
         state.updates + 1,
         state.episodes + method.episodes_per_update,
-        state.env_steps + sum(o.rollout.length.sum() for o in played),
+        state.env_steps + sum(o.rollout.length.sum(dtype=jnp.int32) for o in played),
         state.skipped + ~fine,
     )
     return new, _report(observed, beside[0][1], fine, new)

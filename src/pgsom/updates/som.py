@@ -1,6 +1,7 @@
 """Second-order momentum, Algorithm 1 of the paper, with every choice it leaves open made explicit."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -11,16 +12,16 @@ from jax import Array
 from pgsom.checks import check_choice, check_number, wrong
 from pgsom.curvature import Estimator, make_estimator
 from pgsom.objective import LocalObjective
-from pgsom.updates.update_rule import Info, describe
+from pgsom.updates.update_rule import Info, describe, norm
 
 Tree = Any
 Shape = Literal["raw", "absolute", "negative_part", "rms"]
 StepLength = Literal["rate", "kl"]
 
 SHAPES: dict[str, str] = {
-    "raw": "P = ĥ, as printed: walks away from maxima, explodes where ĥ crosses 0",
-    "absolute": "P = |ĥ|",
-    "negative_part": "P = max(−ĥ, 0), how strongly J bends down",
+    "raw": "P = h̄, as printed: walks away from maxima, explodes where h̄ crosses 0",
+    "absolute": "P = |h̄|",
+    "negative_part": "P = max(−h̄, 0), how strongly J bends down",
     "rms": "P = √(average of h²), as AdaHessian",
 }
 STEP_LENGTHS: dict[str, str] = {
@@ -47,7 +48,7 @@ class SecondOrderMomentum:
         ḡ = g / (1 − β₁^{t+1}),   h̄ = h / (1 − β₂^{t+1})
         P = shape(h̄)^p + ε
         d = clip(ḡ / P, ± trust_cap)
-        d ← d √(2 δ / dᵀFd)              (step_length = "kl")
+        d ← d √(2 δ / dᵀFd)              (step_length = "kl"; 0 where ĝ = 0)
 
     ĝ and ĥ are estimated from the same episodes, in one pass where the estimator allows it. With shape raw the
     power keeps the sign of h̄, and ε is added away from zero.
@@ -73,6 +74,8 @@ class SecondOrderMomentum:
         direction, state = self.precondition(gradient, curvature, state)
         if self.step_length == "kl":
             direction = scale_to_kl(objective, direction, self.kl_radius)
+            # Without evidence no step: what momentum is left would otherwise be taken at full length for ever.
+            direction = jax.tree.map(partial(jnp.where, norm(gradient) > 0), direction, _zeros(direction))
         return direction, state, describe(gradient, direction, curvature)
 
     def precondition(self, gradient: Tree, curvature: Tree, state: SOMState) -> tuple[Tree, SOMState]:
@@ -83,7 +86,8 @@ class SecondOrderMomentum:
         h = _average(self.beta2, state.curvature, jax.tree.map(jnp.square, curvature) if squared else curvature)
         g_bar = _corrected(g, self.beta1, count) if self.bias_correction else g
         h_bar = _corrected(h, self.beta2, count) if self.bias_correction else h
-        direction = jax.tree.map(lambda gi, hi: gi / self._scale(hi), g_bar, h_bar)
+        # An entry that has never seen a gradient stays, whatever its curvature: 0/0 is 0 here.
+        direction = jax.tree.map(lambda gi, hi: jnp.where(gi == 0, 0, gi / self._scale(hi)), g_bar, h_bar)
         direction = jax.tree.map(lambda d: jnp.clip(d, min=-self.trust_cap, max=self.trust_cap), direction)
         return direction, SOMState(count, g, h)
 
@@ -188,8 +192,22 @@ def scale_by_som(
 
 
 def _average(beta: Any, average: Tree, fresh: Tree) -> Tree:
-    return jax.tree.map(lambda old, new: beta * old + (1 - beta) * new, average, fresh)
+    def mixed(old: Array, new: Array) -> Array:
+        exact = jnp.promote_types(old.dtype, jnp.float32)
+        return (beta * old.astype(exact) + (1 - beta) * new.astype(exact)).astype(old.dtype)
+
+    return jax.tree.map(mixed, average, fresh)
 
 
 def _corrected(average: Tree, beta: Any, count: Array) -> Tree:
-    return jax.tree.map(lambda leaf: leaf / (1 - jnp.asarray(beta, leaf.dtype) ** count), average)
+    """In float32 at least: in less, 1 − β may be 0."""
+
+    def corrected(leaf: Array) -> Array:
+        exact = jnp.promote_types(leaf.dtype, jnp.float32)
+        return (leaf / (1 - jnp.asarray(beta, exact) ** count)).astype(leaf.dtype)
+
+    return jax.tree.map(corrected, average)
+
+
+def _zeros(tree: Tree) -> Tree:
+    return jax.tree.map(jnp.zeros_like, tree)
