@@ -167,7 +167,7 @@ def interrupted(*arguments: str) -> tuple[int, str, str]:
 def test_ctrl_c_keeps_what_is_there(tmp_path: Path) -> None:
     out = tmp_path / "run"
     code, printed, said = interrupted("--out", str(out))
-    assert code == 130
+    assert code == 130, said
     assert {file.name for file in out.iterdir()} == FILES
     result = pgsom.load(out)
     done = result.settings.updates

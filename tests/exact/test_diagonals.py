@@ -1,5 +1,6 @@
 """Derivatives of ln π without per-sample gradients, against the same derivatives sample by sample, in float64."""
 
+import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from pgsom.folds import CHUNK, map_fold, run
+from pgsom.checks import InputError
+from pgsom.curvature import CausalHessian, Fisher
+from pgsom.folds import CHUNK, map_fold, padded_length, run
 from pgsom.objective import LocalObjective, observe
 from pgsom.policies import MLP, Policy, derivatives, policy_from_functions
 from pgsom.policies.derivatives import Chunk
@@ -169,12 +172,12 @@ def test_a_function_network_gives_the_same_numbers_with_parameters_of_any_form()
 
 # --- several chunks ----------------------------------------------------------------------------------------------
 
-LENGTHS = np.array([1, 64, 65, 150])
+LENGTHS = np.array([1, CHUNK, CHUNK + 1, 2 * CHUNK + 9])
 ROWS = 4 * CHUNK
 
 
 def long_rollout(policy: Policy, params: Any, seed: int = 0) -> Rollout:
-    """Four episodes of different lengths in 256 rows; behind their ends stand other numbers, not zeros."""
+    """Four episodes of different lengths in four chunks; behind their ends stand other numbers, not zeros."""
     generator, shape = np.random.default_rng(seed), (ROWS, LENGTHS.size)
     observation = jnp.asarray(generator.integers(0, STATES, shape))
     mask = np.arange(ROWS)[:, None] < LENGTHS
@@ -228,11 +231,40 @@ def test_what_stands_behind_the_end_of_an_episode_does_not_matter() -> None:
 
 
 def test_chunks_behind_the_longest_episode_are_not_visited() -> None:
-    """150 steps fill three chunks; NaN in the fourth would be seen."""
+    """The longest episode fills three chunks; NaN in the fourth would be seen."""
     rows = jnp.where(jnp.arange(ROWS) < 3 * CHUNK, jnp.arange(ROWS, dtype=float), jnp.nan)
-    (doubled,) = run((map_fold(lambda chunk: 2 * chunk, rows),), jnp.asarray(150))
+    (doubled,) = run((map_fold(lambda chunk: 2 * chunk, rows),), jnp.asarray(LENGTHS.max()))
     np.testing.assert_array_equal(doubled[: 3 * CHUNK], 2 * np.arange(3 * CHUNK))
     np.testing.assert_array_equal(doubled[3 * CHUNK :], 0)
+
+
+def test_batches_side_by_side_are_each_swept_to_their_own_end() -> None:
+    """Two batches, one filling a chunk and one all four, under `vmap`: the loop ends with the longer one."""
+    policy = tabular()
+    short = long_objective(policy)
+    clipped = jnp.minimum(short.rollout.length, CHUNK)
+    weight = short.weight * (jnp.arange(ROWS)[:, None] < clipped)
+    short = dataclasses.replace(short, rollout=short.rollout._replace(length=clipped), weight=weight)
+    longest = long_objective(policy, 1)
+    both = jax.tree.map(lambda *leaves: jnp.stack(leaves), short, longest)
+
+    @quick_jit
+    def together(objective: LocalObjective) -> Any:
+        return jax.vmap(lambda o: o.evaluate(o.gradient_fold(), CausalHessian().diagonal(o), Fisher().diagonal(o)))(
+            objective
+        )
+
+    for name, found in zip(("gradient", "causal diagonal", "fisher diagonal"), together(both), strict=True):
+        for index, objective in enumerate((short, longest)):
+            expected = estimates(objective)[name]
+            np.testing.assert_allclose(np.asarray(found[0].weight[index]).ravel(), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_rows_that_are_no_whole_number_of_chunks_are_refused() -> None:
+    """The last chunk would start too early, and steps be counted twice."""
+    with pytest.raises(InputError, match=f"rows={CHUNK + 1}: accepted are up to {CHUNK} and whole multiples"):
+        run((map_fold(lambda chunk: chunk, jnp.zeros(CHUNK + 1)),), jnp.asarray(1))
+    assert padded_length(CHUNK + 1) == 2 * CHUNK and padded_length(5) == 5
 
 
 # --- Fisher matrix, KL divergence and surrogate ------------------------------------------------------------------

@@ -156,7 +156,7 @@ def test_single_precision_agrees_with_double(rollout: Rollout) -> None:
 
 
 def test_compiled_and_interpreted_agree() -> None:
-    policy, shape = tabular(), (2, 3)
+    policy, shape = tabular(), (2, 2)
     rollout = batch_of(2, np.random.default_rng(1).normal(size=shape), policy, shape)
     params, rule = random_params(policy), make_method("hessian-pg").rule
     objective = observe(weighting(0.9), (), policy, params, rollout, jax.random.key(0))

@@ -1,0 +1,513 @@
+"""What training promises: one program, independent seeds, honest counters, nothing non-finite, and clear refusals."""
+
+import dataclasses
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import pgsom
+from pgsom.checks import InputError
+from pgsom.environments import Discrete, Step, chain
+from pgsom.methods import Common, Method, adam, assemble, make_method, reinforce
+from pgsom.policies import Policy, policy_from_functions, tabular_softmax
+from pgsom.runs.run import CAPACITY
+from pgsom.training import TrainState, init, init_program, seed_keys, step, train_program
+from pgsom.updates import from_optax
+from tests.exact.oracle import quick_jit
+
+UPDATES = 6
+
+
+def result_of(method: Any = "reinforce", environment: Any = "chain", **options: Any) -> pgsom.Result:
+    return pgsom.train(environment, method, **({"updates": UPDATES} | options))
+
+
+@pytest.fixture(scope="module", name="trained")
+def _trained() -> pgsom.Result:
+    """Three seeds of the moving-average REINFORCE on the corridor."""
+    return result_of(seeds=3, baseline="moving-average", learning_rate=0.5)
+
+
+def assert_close(found: pgsom.Result, expected: pgsom.Result, seeds: tuple[int, ...], of: tuple[int, ...]) -> None:
+    """The same curves and parameters up to rounding, seed by seed."""
+    for mine, theirs in zip(seeds, of, strict=True):
+        np.testing.assert_allclose(found.returns[mine], expected.returns[theirs], rtol=1e-4)
+        for one, other in zip(jax.tree.leaves(found.params), jax.tree.leaves(expected.params), strict=True):
+            np.testing.assert_allclose(one[mine], other[theirs], rtol=1e-3, atol=1e-5)
+
+
+# --- one program, any number of seeds and methods ----------------------------------------------------------------
+
+
+def test_a_second_call_compiles_nothing(trained: pgsom.Result) -> None:
+    """Nor do other numbers, another root seed, or a shorter last chunk."""
+    options = {"seeds": 3, "baseline": "moving-average"}
+    before = (train_program._cache_size(), init_program._cache_size())
+    again = result_of(learning_rate=0.5, **options)
+    result_of(learning_rate=0.1, clip_norm=1.0, entropy=0.01, discount=0.5, seed=7, **options)
+    assert (train_program._cache_size(), init_program._cache_size()) == before
+    assert_close(again, trained, (0, 1, 2), (0, 1, 2))
+
+
+def test_the_same_call_gives_the_same_bits(trained: pgsom.Result) -> None:
+    again = result_of(seeds=3, baseline="moving-average", learning_rate=0.5)
+    trees = ((trained.params, trained.metrics), (again.params, again.metrics))
+    for one, other in zip(*map(jax.tree.leaves, trees), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_seed_is_the_same_whatever_the_others(trained: pgsom.Result) -> None:
+    """Up to rounding, for the batch size may change the order of sums."""
+    some = result_of(seeds=(2, 0), baseline="moving-average", learning_rate=0.5)
+    assert some.seeds == (2, 0)
+    assert_close(some, trained, (0, 1), (2, 0))
+    assert not np.array_equal(trained.returns[0], trained.returns[1]), "seeds differ from each other"
+
+
+def test_another_root_seed_gives_other_episodes(trained: pgsom.Result) -> None:
+    other = result_of(seeds=3, baseline="moving-average", learning_rate=0.5, seed=1)
+    assert not np.array_equal(other.returns, trained.returns)
+
+
+def test_chunks_of_updates_are_one_run(trained: pgsom.Result) -> None:
+    """Two calls of three updates carry on where one of six does not stop."""
+    method = jax.tree.map(jnp.asarray, trained.method)
+    state = init_program(trained.policy_definition, method, seed_keys(0, 3))
+    run = partial(train_program, trained.environment, trained.policy_definition, method, capacity=UPDATES)
+    state, first = run(state, jnp.asarray(3))
+    state, second = run(state, jnp.asarray(3))
+    joined = np.concatenate([first.episode_return[:, :3], second.episode_return[:, :3]], axis=1)
+    np.testing.assert_array_equal(joined, trained.returns)
+    for one, other in zip(jax.tree.leaves(state.params), jax.tree.leaves(trained.params), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert not np.any(np.asarray(first.episodes[:, 3:])), "rows behind the updates are zero"
+
+
+def test_weakly_typed_parameters_compile_once_too() -> None:
+    policy = policy_from_functions(lambda key: jnp.asarray(0.5), lambda theta, state: jnp.stack([theta, -theta]))
+    method = jax.tree.map(jnp.asarray, reinforce(0.1, common=Common(batch=2)))
+    state = init_program(policy, method, seed_keys(0, 1))
+    before = train_program._cache_size()
+    for _ in range(2):
+        state, _ = train_program(chain(), policy, method, state, jnp.asarray(1), capacity=1)
+    assert train_program._cache_size() == before + 1
+
+
+def test_methods_that_differ_in_numbers_run_as_one_program_and_as_each_alone(trained: pgsom.Result) -> None:
+    """A sweep with numbers vmapped against each method alone, and against a program with the numbers as constants."""
+
+    def method(**options: Any) -> Method:
+        return make_method("reinforce", baseline="moving-average", **options)
+
+    methods = [method(learning_rate=0.5), method(learning_rate=0.05, entropy=0.3, clip_norm=0.2)]
+    before = train_program._cache_size()
+    together = pgsom.sweep("chain", methods, seeds=3, updates=UPDATES)
+    assert train_program._cache_size() == before + 1
+    alone = [trained, result_of(methods[1], seeds=3)]
+    for found, expected in zip(together, alone, strict=True):
+        assert_close(found, expected, (0, 1, 2), (0, 1, 2))
+    policy, environment = trained.policy_definition, trained.environment
+
+    @jax.jit
+    def with_constants(key: jax.Array) -> Any:
+        state = init(policy, methods[1], key)
+        return jax.lax.fori_loop(0, UPDATES, lambda i, s: step(environment, policy, methods[1], s)[0], state).params
+
+    constant = with_constants(seed_keys(0, 2)[1])
+    for one, other in zip(jax.tree.leaves(together[1].params), jax.tree.leaves(constant), strict=True):
+        np.testing.assert_allclose(one[1], other, rtol=1e-3, atol=1e-5)
+
+
+def test_a_sweep_keeps_the_order_of_methods_of_different_structure() -> None:
+    methods = [reinforce(0.1), adam(0.1), reinforce(0.2)]
+    results = pgsom.sweep("two-armed-bandit", methods, updates=2)
+    assert [r.method.name for r in results] == ["reinforce", "adam", "reinforce"]
+    assert [float(r.method.learning_rate) for r in results] == [0.1, 0.1, 0.2]
+
+
+# --- counters and reports ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scheme", "stage_data", "batches"), [("euler", "fresh", 1), ("heun", "fresh", 2), ("heun", "reweighted", 1)]
+)
+def test_episodes_and_steps_of_every_stage_are_counted(scheme: str, stage_data: str, batches: int) -> None:
+    """On the bandit every episode takes one step; an update with batch 3 consumes 3 episodes a stage played.
+
+    The budget is spent in whole updates: of 20 episodes for one batch an update, 18.
+    """
+    budget = {"updates": None, "episodes": UPDATES * 3 * batches + 2}
+    result = result_of(environment="two-armed-bandit", scheme=scheme, stage_data=stage_data, batch=3, seeds=2, **budget)
+    expected = 3 * batches * np.arange(1, UPDATES + 1)
+    np.testing.assert_array_equal(result.episodes, expected)
+    np.testing.assert_array_equal(result.env_steps, np.broadcast_to(expected, (2, UPDATES)))
+    assert result.method.episodes_per_update == 3 * batches
+
+
+def test_steps_are_those_taken(trained: pgsom.Result) -> None:
+    """The corridor costs 1 a step: steps = −returns, summed over the batch of four."""
+    np.testing.assert_allclose(np.cumsum(-4 * trained.returns, axis=1), trained.env_steps)
+    lengths = np.asarray(trained.metrics.episode_length)
+    np.testing.assert_allclose(lengths, -trained.returns)
+    assert np.all(lengths <= 6) and np.any(lengths < 6)
+
+
+def test_a_reweighted_stage_reports_its_effective_episodes() -> None:
+    """Kish's number: all four episodes while the second stage is near, fewer where it moved far."""
+    options = {"scheme": "heun", "stage_data": "reweighted", "baseline": "none"}
+    near, far = (
+        np.asarray(result_of(learning_rate=rate, **options).metrics.effective_episodes) for rate in (1e-4, 1.0)
+    )
+    np.testing.assert_allclose(near, 4, rtol=1e-3)
+    assert np.all(far >= 1) and far.min() < 3.9
+
+
+def test_evaluation_is_apart_from_training(trained: pgsom.Result) -> None:
+    before = (trained.episodes.copy(), trained.env_steps.copy())
+    one, again, other = trained.evaluate(50), trained.evaluate(50), trained.evaluate(50, seed=2)
+    assert one.shape == (3, 50) and np.array_equal(one, again) and not np.array_equal(one, other)
+    np.testing.assert_array_equal(trained.episodes, before[0])
+    np.testing.assert_array_equal(trained.env_steps, before[1])
+    greedy = trained.evaluate(50, deterministic=True)
+    assert set(np.unique(greedy)) <= {-3.0, -4.0, -5.0, -6.0}
+
+
+def test_progress_comes_in_chunks_and_a_callback_can_stop() -> None:
+    seen: list[pgsom.Progress] = []
+
+    def stop_at_sixteen(progress: pgsom.Progress) -> bool:
+        seen.append(progress)
+        return progress.updates >= 16
+
+    result = result_of(environment="two-armed-bandit", updates=40, callback=stop_at_sixteen, seeds=2)
+    assert seen[0].updates == 8 and 16 <= seen[-1].updates <= 40 and seen[-1].total_updates == 40
+    assert result.returns.shape == (2, seen[-1].updates) == (2, result.settings.updates)
+    assert seen[-1].episodes == 4 * seen[-1].updates and seen[-1].env_steps == 2 * seen[-1].episodes
+    assert sum(p.chunk.episode_return.shape[1] for p in seen) == seen[-1].updates
+    assert CAPACITY >= 40
+
+
+# --- nothing non-finite reaches the parameters -------------------------------------------------------------------
+
+
+ONE_STATE, TWO_ACTIONS = Discrete(1), Discrete(2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Broken:
+    """One step; the reward of action 1 is `reward`, that of action 0 is 1."""
+
+    reward: float
+    name: str = "broken"
+    horizon: int = 1
+    observation: Discrete = ONE_STATE
+    action: Discrete = TWO_ACTIONS
+
+    def reset(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
+
+    def step(self, key: jax.Array, state: jax.Array, action: jax.Array) -> Step:
+        reward = jnp.where(action == 1, jnp.asarray(self.reward, float), 1.0)
+        return Step(state, state, reward, jnp.asarray(True), jnp.asarray(True))
+
+
+@partial(quick_jit, static_argnums=(0, 1))
+def _step(environment: Any, policy: Policy, method: Method, state: TrainState) -> Any:
+    return step(environment, policy, method, state)
+
+
+def history_of(
+    environment: Any, policy: Policy, method: Method, updates: int
+) -> list[tuple[TrainState, Any, TrainState]]:
+    """(state before, metrics, state after) of each update."""
+    method = jax.tree.map(jnp.asarray, method)
+    state, seen = init(policy, method, jax.random.key(0)), []
+    for _ in range(updates):
+        new, metrics = _step(environment, policy, method, state)
+        seen.append((state, metrics, new))
+        state = new
+    return seen
+
+
+def assert_left_out(before: TrainState, after: TrainState) -> None:
+    """Nothing that is learned has changed; what is counted has."""
+    learned = [(s.params, s.rule_state, s.baseline_state) for s in (before, after)]
+    for old, new in zip(*map(jax.tree.leaves, learned), strict=True):
+        np.testing.assert_array_equal(old, new)
+    assert int(after.updates) == int(before.updates) + 1 and int(after.episodes) > int(before.episodes)
+    assert int(after.env_steps) > int(before.env_steps) and int(after.skipped) == int(before.skipped) + 1
+    assert not np.array_equal(*(jax.random.key_data(s.key) for s in (before, after))), "other episodes come next"
+
+
+INFINITE, NAN = Broken(float("inf")), Broken(float("nan"))
+BROKEN: dict[str, tuple[Broken, Method]] = {
+    "infinite reward": (INFINITE, make_method("reinforce", baseline="none")),
+    "infinite reward, elements clipped": (INFINITE, make_method("reinforce", baseline="none", clip_elements=0.1)),
+    "infinite reward, norm clipped": (INFINITE, make_method("reinforce", baseline="none", clip_norm=0.1)),
+    "infinite reward, signs": (
+        INFINITE,
+        assemble("signs", from_optax(optax.sign_sgd, learning_rate=0.1), common=Common(baseline="none")),
+    ),
+    "infinite reward, trust cap": (
+        INFINITE,
+        make_method("pg-som", baseline="none", trust_cap=1.0, curvature="fisher", step_length="rate"),
+    ),
+    "infinite reward, two stages": (INFINITE, make_method("runge-kutta-pg", baseline="none", clip_elements=1.0)),
+    "NaN reward, moving average": (NAN, make_method("reinforce", baseline="moving-average")),
+    "NaN reward, adam": (NAN, make_method("adam")),
+    "NaN reward, kl": (NAN, make_method("pg-som", step_length="kl")),
+}
+
+
+@pytest.mark.parametrize(("environment", "method"), BROKEN.values(), ids=BROKEN)
+def test_an_update_with_a_reward_that_is_not_finite_is_left_out_and_counted(
+    environment: Broken, method: Method
+) -> None:
+    """Action 0 of the one state earns 1, action 1 something that is no number; batches of action 0 alone are good."""
+    method = dataclasses.replace(method, episodes_per_batch=2)
+    history = history_of(environment, Policy(tabular_softmax(1, 2)), method, 24)
+    skipped = [bool(metrics.skipped) for _, metrics, _ in history]
+    assert any(skipped) and not all(skipped)
+    for before, metrics, after in history:
+        assert bool(metrics.skipped) or np.isfinite(metrics.episode_return)
+        assert all(
+            np.all(np.isfinite(leaf))
+            for leaf in jax.tree.leaves((after.params, after.rule_state, after.baseline_state))
+        )
+        if metrics.skipped:
+            assert_left_out(before, after)
+        else:
+            assert int(after.skipped) == int(before.skipped)
+
+
+def test_a_network_that_breaks_keeps_its_last_good_parameters() -> None:
+    """Fine at θ = 0, NaN elsewhere: the first update counts, all others are left out."""
+
+    def apply(theta: jax.Array, state: jax.Array) -> jax.Array:
+        return theta * jnp.asarray([1.0, -1.0]) * jnp.where(theta == 0, 1.0, jnp.nan)
+
+    policy = policy_from_functions(lambda key: jnp.zeros(1), apply)
+    history = history_of(Broken(0.0), policy, make_method("adam", baseline="none"), 5)
+    assert [int(metrics.skipped) for _, metrics, _ in history] == [0, 1, 1, 1, 1]
+    assert float(history[0][2].params[0]) != 0
+    for before, _, after in history[1:]:
+        assert_left_out(before, after)
+
+
+@pytest.mark.parametrize("step_length", ["rate", "kl"])
+def test_division_by_a_curvature_of_zero_is_left_out(step_length: Any) -> None:
+    """As printed, without damping, on a table: states not visited have curvature 0, and 0/0 is not a step."""
+    method = make_method("pg-som", curvature="lemma", shape="raw", damping=0.0, step_length=step_length)
+    for before, metrics, after in history_of(chain(), Policy(tabular_softmax(4, 2)), method, 3):
+        assert int(metrics.skipped) == 1
+        assert_left_out(before, after)
+
+
+def test_a_result_says_how_many_updates_each_seed_left_out() -> None:
+    result = result_of("adam", NAN, seeds=2, batch=2)
+    np.testing.assert_array_equal(result.skipped, np.isnan(result.returns).sum(axis=1))
+    assert result.skipped.sum() > 0
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(result.params))
+
+
+# --- results -----------------------------------------------------------------------------------------------------
+
+
+def test_a_saved_run_comes_back(trained: pgsom.Result, tmp_path: Path) -> None:
+    loaded = pgsom.load(trained.save(tmp_path / "run"))
+    given = {name: value for name, value in trained.settings.options.items() if value is not None}
+    assert loaded.settings == dataclasses.replace(trained.settings, options=given)
+    assert loaded.seeds == (0, 1, 2)
+    trees = ((trained.params, trained.metrics), (loaded.params, loaded.metrics))
+    for one, other in zip(*map(jax.tree.leaves, trees), strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype
+    np.testing.assert_array_equal(loaded.evaluate(50), trained.evaluate(50))
+    assert jax.tree.leaves(loaded.method) == jax.tree.leaves(trained.method)
+    assert loaded.method.scheme == trained.method.scheme
+
+
+def test_a_run_made_of_objects_is_saved_but_not_rebuilt(tmp_path: Path) -> None:
+    result = result_of(reinforce(0.1), "two-armed-bandit")
+    with pytest.raises(InputError, match="a part of this run was an object, not a name"):
+        pgsom.load(result.save(tmp_path))
+
+
+def test_a_trained_policy_acts_on_one_observation_or_many(trained: pgsom.Result) -> None:
+    policy = trained.policy(seed=2)
+    table = np.asarray(trained.params[0].weight)[2]
+    assert policy.act(1) == np.argmax(table[1])
+    np.testing.assert_array_equal(policy.act([[0, 1], [2, 0]]), np.argmax(table, axis=1)[[[0, 1], [2, 0]]])
+    drawn = policy.act(np.ones(4000, int), key=jax.random.key(0))
+    p = np.exp(table[1, 1]) / np.exp(table[1]).sum()
+    assert abs(drawn.mean() - p) < 4 * np.sqrt(p * (1 - p) / 4000)
+
+
+# --- refusals ----------------------------------------------------------------------------------------------------
+
+ENVIRONMENTS = "CartPole-v1, Acrobot-v1, MountainCar-v0, two-armed-bandit, three-state, chain, probe-delayed"
+NAMES = "reinforce, hessian-pg, runge-kutta-pg, pg-som, adam"
+SOME_SEEDS = "accepted are a number of seeds or different seeds"
+SEED = "accepted is a whole number >= 0 and <= 2147483647"
+COUNT = "accepted is a whole number >= 1"
+LIMIT = "accepted is a number > 0 (inf: off)"
+WIDTHS = "accepted is a sequence of widths, such as (64, 64)"
+BASELINES = "none, constant, moving-average, time-step, leave-one-out"
+CURVATURES = "gauss-newton, fisher, causal, lemma, log-density, hutchinson"
+REINFORCE = (
+    "learning_rate, batch, discount, discounting, reduction, baseline, baseline_value, baseline_decay, entropy, "
+    "clip_norm, clip_elements, scheme, alpha, stage_data"
+)
+INF, NOT_A_NUMBER = float("inf"), float("nan")
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"environment": "cartpole"}, f"environment='cartpole': accepted are {ENVIRONMENTS}; did you mean 'CartPole-v1'?"),
+    (
+        {"environment": 3},
+        "environment=3: accepted is a registered name or an object with "
+        "name, observation, action, horizon, reset and step",
+    ),
+    ({"method": "reinforse"}, f"method='reinforse': accepted are {NAMES}; did you mean 'reinforce'?"),
+    ({"method": "pg_som"}, f"method='pg_som': accepted are {NAMES}; did you mean 'pg-som'?"),
+    ({"method": 7}, f"method=7: accepted are {NAMES}"),
+    ({"seeds": 0}, f"seeds=0: {COUNT}"),
+    ({"seeds": True}, f"seeds=True: {COUNT}"),
+    ({"seeds": 2.5}, f"seeds=2.5: {SOME_SEEDS}"),
+    ({"seeds": None}, f"seeds=None: {SOME_SEEDS}"),
+    ({"seeds": "abc"}, f"seeds='abc': {SOME_SEEDS}"),
+    ({"seeds": []}, f"seeds=[]: {SOME_SEEDS}"),
+    ({"seeds": [1, 1]}, f"seeds=[1, 1]: {SOME_SEEDS}"),
+    ({"seeds": [-1]}, f"seeds=-1: {SEED}"),
+    ({"seeds": [2**40]}, f"seeds={2**40}: {SEED}"),
+    ({"seed": -1}, f"seed=-1: {SEED}"),
+    ({"seed": 0.5}, f"seed=0.5: {SEED}"),
+    ({"updates": 0}, f"updates=0: {COUNT}"),
+    ({"updates": 1.5}, f"updates=1.5: {COUNT}"),
+    ({"episodes": 5}, "updates=1: accepted is either updates or episodes, and episodes=5 is given"),
+    ({"updates": None, "episodes": 3}, "episodes=3: one update of reinforce takes 4; accepted is >= 4"),
+    ({"updates": None, "episodes": "many"}, f"episodes='many': {COUNT}"),
+    ({"policy": "mpl"}, "policy='mpl': accepted are mlp, linear, tabular; did you mean 'mlp'?"),
+    ({"policy": 4}, "policy=4: accepted are mlp, linear, tabular"),
+    ({"policy": "linear"}, "policy='linear': chain has whole-number states; accepted are tabular, mlp"),
+    (
+        {"environment": "CartPole-v1", "policy": "tabular"},
+        "policy='tabular': CartPole-v1 has real-valued states; accepted are mlp, linear",
+    ),
+    ({"hidden": 64}, f"hidden=64: {WIDTHS}"),
+    ({"hidden": "64,64"}, f"hidden='64,64': {WIDTHS}"),
+    ({"hidden": (64, 0)}, f"hidden=0: {COUNT}"),
+    (
+        {"policy": "mlp", "activation": "tahn"},
+        "activation='tahn': accepted are tanh, relu, silu, softplus; did you mean 'tanh'?",
+    ),
+    ({"callback": 5}, "callback=5: accepted is a function of Progress"),
+    ({"learning_rate": 0}, "learning_rate=0: accepted is a number > 0"),
+    ({"learning_rate": "fast"}, "learning_rate='fast': accepted is a number > 0"),
+    ({"learning_rate": NOT_A_NUMBER}, "learning_rate=nan: accepted is a number > 0"),
+    ({"learning_rate": INF}, "learning_rate=inf: accepted is a number > 0"),
+    ({"batch": 0}, f"batch=0: {COUNT}"),
+    ({"batch": 2.0}, f"batch=2.0: {COUNT}"),
+    ({"batch": 1}, "batch=1: the baseline 'leave-one-out' compares episodes; accepted is >= 2"),
+    ({"discount": 1.1}, "discount=1.1: accepted is a number >= 0 and <= 1"),
+    ({"discounting": "lema"}, "discounting='lema': accepted are lemma, appendix, undiscounted; did you mean 'lemma'?"),
+    ({"reduction": "average"}, "reduction='average': accepted are sum, mean"),
+    (
+        {"baseline": "moving_average"},
+        f"baseline='moving_average': accepted are {BASELINES}; did you mean 'moving-average'?",
+    ),
+    ({"baseline": 5}, f"baseline=5: accepted are {BASELINES} and objects like them"),
+    ({"baseline": "constant", "baseline_value": INF}, "baseline_value=inf: accepted is a finite number"),
+    ({"baseline_decay": 1}, "baseline_decay=1: accepted is a number >= 0 and < 1"),
+    ({"entropy": -0.1}, "entropy=-0.1: accepted is a number >= 0"),
+    ({"clip_norm": 0}, f"clip_norm=0: {LIMIT}"),
+    ({"clip_norm": NOT_A_NUMBER}, f"clip_norm=nan: {LIMIT}"),
+    ({"clip_elements": -1}, f"clip_elements=-1: {LIMIT}"),
+    (
+        {"scheme": "huen"},
+        "scheme='huen': accepted are euler, heun, midpoint, ralston, rk4, paper; did you mean 'heun'?",
+    ),
+    ({"scheme": 2}, "scheme=2: accepted are euler, heun, midpoint, ralston, rk4, paper"),
+    ({"scheme": "paper", "alpha": 1.5}, "alpha=1.5: accepted is a number >= 0 and <= 1"),
+    ({"stage_data": "old"}, "stage_data='old': accepted are fresh, reweighted"),
+    ({"beta1": 0.5}, "option='beta1': reinforce does not take it; accepted with pg-som"),
+    ({"clip": 1.0}, f"option='clip': unknown; accepted are {REINFORCE}; did you mean 'clip_norm'?"),
+    (
+        {"method": reinforce(0.1), "batch": 2},
+        "options=['batch']: accepted only with a method's name; this method is assembled",
+    ),
+    ({"method": "adam", "b1": 1.0}, "b1=1.0: accepted is a number >= 0 and < 1"),
+    ({"method": "adam", "eps": 0}, "eps=0: accepted is a number > 0"),
+]
+WRONG += [
+    ({"method": "pg-som"} | options, message)
+    for options, message in (
+        ({"curvature": "fischer"}, f"curvature='fischer': accepted are {CURVATURES}; did you mean 'fisher'?"),
+        ({"curvature": 5}, f"curvature=5: accepted are {CURVATURES} and objects like them"),
+        ({"curvature": "fisher", "probes": 1}, "probes=1: the curvature 'fisher' is exact; accepted is 0"),
+        ({"curvature": "causal", "probes": -1}, "probes=-1: accepted is a whole number >= 0"),
+        ({"shape": "abs"}, "shape='abs': accepted are raw, absolute, negative_part, rms; did you mean 'absolute'?"),
+        (
+            {"curvature": "fisher", "shape": "negative_part"},
+            "shape='negative_part': fisher is never negative, so this would be 0; accepted is absolute",
+        ),
+        ({"step_length": "KL"}, "step_length='KL': accepted are rate, kl; did you mean 'kl'?"),
+        ({"exponent": -1}, "exponent=-1: accepted is a number >= 0"),
+        ({"damping": -1}, "damping=-1: accepted is a number >= 0"),
+        ({"trust_cap": 0}, f"trust_cap=0: {LIMIT}"),
+        ({"kl_radius": 0}, "kl_radius=0: accepted is a number > 0"),
+        ({"beta1": 1}, "beta1=1: accepted is a number >= 0 and < 1"),
+        ({"beta2": -0.1}, "beta2=-0.1: accepted is a number >= 0 and < 1"),
+        ({"bias_correction": "no"}, "bias_correction='no': accepted are True and False"),
+    )
+]
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(("options", "message"), WRONG, ids=[", ".join(options) for options, _ in WRONG])
+def test_a_wrong_argument_is_named_with_what_is_accepted(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        pgsom.train(**({"environment": "chain", "method": "reinforce", "updates": 1} | options))
+    assert str(error.value) == message
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_wrong_arguments_of_results_and_parts_are_named(trained: pgsom.Result, tmp_path: Path) -> None:
+    nowhere = str(tmp_path / "nowhere")
+    refused = {
+        "methods=[]: accepted is at least one method": lambda: pgsom.sweep("chain", []),
+        "methods='adam': accepted are methods, such as make_method('pg-som', damping=0.3)": lambda: pgsom.sweep(
+            "chain",
+            ["adam"],  # type: ignore[list-item]
+        ),
+        "seed=5: accepted are the trained seeds 0, 1, 2": lambda: trained.policy(5),
+        f"episodes=0: {COUNT}": lambda: trained.evaluate(0),
+        f"path='{nowhere}': accepted is the folder of a saved run, with settings.toml in it": lambda: pgsom.load(
+            nowhere
+        ),
+        f"inputs=0: {COUNT}": lambda: pgsom.MLP(0, 2),
+        "outputs=1: accepted is a whole number >= 2": lambda: pgsom.MLP(2, 1, pinned_output=True),
+        "initial='zero': accepted are orthogonal, uniform, zeros; did you mean 'zeros'?": lambda: pgsom.MLP(
+            2,
+            2,
+            initial="zero",  # type: ignore[arg-type]
+        ),
+        "beta1=2: accepted is a number >= 0 and < 1": lambda: pgsom.scale_by_som(beta1=2),
+    }
+    for message, call in refused.items():
+        with pytest.raises(InputError) as error:
+            call()
+        assert str(error.value) == message
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_an_observation_of_the_wrong_shape_is_named(trained: pgsom.Result) -> None:
+    policy = dataclasses.replace(trained.policy(0), observation_shape=(4,))
+    with pytest.raises(InputError) as error:
+        policy.act([1.0, 2.0])
+    assert str(error.value) == "observation=(2,): accepted are arrays whose last axes have the shape (4,)"
