@@ -34,17 +34,18 @@ def methods() -> list[Entry]:
 
 def estimators() -> list[Entry]:
     """Curvature estimators, with what they declare."""
-    from pgsom.curvature import ESTIMATORS
+    from pgsom.curvature import ESTIMATORS, make_estimator
 
+    made = {name: make_estimator(name) for name in ESTIMATORS}
     return [
         {
             "name": name,
-            "summary": entry.kind.estimates,
-            "biased": entry.kind.biased,
-            "positive_semi_definite": entry.kind.positive_semi_definite,
-            "takes_probes": entry.takes_probes,
+            "summary": estimator.estimates,
+            "biased": estimator.biased,
+            "positive_semi_definite": estimator.positive_semi_definite,
+            "takes_probes": ESTIMATORS[name].takes_probes,
         }
-        for name, entry in ESTIMATORS.items()
+        for name, estimator in made.items()
     ]
 
 
