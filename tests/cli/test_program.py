@@ -10,14 +10,28 @@ import pytest
 
 import pgsom
 from pgsom.cli.main import COMMANDS, main
-from pgsom.cli.options import ACTIVATIONS, METHOD_OPTIONS, METHODS, POLICIES, RUN_OPTIONS, TRAIN_OPTIONS, takers
+from pgsom.cli.options import (
+    HELP,
+    METHOD_OPTIONS,
+    RUN_OPTIONS,
+    TRAIN_OPTIONS,
+    _annotations,
+    _kind_and_choices,
+    options_of,
+    takers,
+)
+from pgsom.methods import METHODS, method_options
+from pgsom.objective import REDUCTIONS
+from pgsom.returns import DISCOUNTINGS
+from pgsom.schemes import STAGE_DATA
+from pgsom.updates.som import SHAPES, STEP_LENGTHS
 from tests.cli.conftest import PROGRAM
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 HEAVY = ("jax", "optax", "gymnax", "numpy", "polars", "matplotlib", "rich")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["train", "--help"], ["list", "-h"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["list", "-h"]])
 def test_help_is_quick(arguments: list[str]) -> None:
     def seconds() -> float:
         started = time.perf_counter()
@@ -28,7 +42,7 @@ def test_help_is_quick(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["train", "--help"], ["train", "--seeds", "many"], ["train", "--env", "x"], ["list", "x"]]
+    "arguments", [["--help"], ["--version"], ["list", "--help"], ["list", "x"], ["trian"], ["--xyzzy"]]
 )
 def test_help_and_usage_errors_import_nothing_heavy(arguments: list[str]) -> None:
     imported = f"print(*set({HEAVY}) & sys.modules.keys(), file=sys.__stderr__)"
@@ -54,43 +68,37 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_options_of_train_are_those_of_the_methods() -> None:
-    from pgsom import methods
-
-    assert tuple(methods.METHODS) == METHODS
+    """Every option of every method has its words in HELP, and nothing else stands there."""
+    used: set[str] = set()
     for method in METHODS:
-        declared: dict[str, Any] = {}
-        for option in METHOD_OPTIONS:
-            if method in takers(option):
-                shared = option.default
-                declared[option.name] = shared[method] if isinstance(shared, dict) else shared
-        assert declared == methods.method_options(method), method
+        defaults = method_options(method)
+        used |= defaults.keys()
+        assert {o.name: o.default for o in options_of(method) if o.name in defaults} == defaults, method
+        assert {o.name for o in METHOD_OPTIONS if method in takers(o)} == defaults.keys(), method
+    assert used == set(HELP)
 
 
-def test_the_choices_of_train_are_those_of_the_registries() -> None:
-    from pgsom.baselines import BASELINES
-    from pgsom.curvature import ESTIMATORS
-    from pgsom.methods import METHODS as NAMED
-    from pgsom.objective import REDUCTIONS
-    from pgsom.policies.networks import ACTIVATIONS as FUNCTIONS
-    from pgsom.policies.policy import POLICIES as DEFINED
-    from pgsom.returns import DISCOUNTINGS
-    from pgsom.schemes import SCHEMES, STAGE_DATA
-    from pgsom.updates.som import SHAPES, STEP_LENGTHS
+def test_an_option_has_one_kind_and_one_set_of_choices_in_all_methods() -> None:
+    for option in METHOD_OPTIONS:
+        for method in takers(option):
+            assert _kind_and_choices(option.name, _annotations(method)[option.name]) == (option.kind, option.choices)
 
-    assert {option.name: option.choices for option in TRAIN_OPTIONS if option.choices} == {
-        "method": tuple(NAMED),
-        "policy": tuple(DEFINED),
-        "activation": tuple(FUNCTIONS),
-        "discounting": tuple(DISCOUNTINGS),
-        "reduction": tuple(REDUCTIONS),
-        "baseline": tuple(BASELINES),
-        "scheme": tuple(SCHEMES),
-        "stage_data": tuple(STAGE_DATA),
-        "curvature": tuple(ESTIMATORS),
-        "shape": tuple(SHAPES),
-        "step_length": tuple(STEP_LENGTHS),
-    }
-    assert (tuple(DEFINED), tuple(FUNCTIONS)) == (POLICIES, ACTIVATIONS)
+
+def test_literal_choices_are_those_of_the_registries() -> None:
+    expected = {"discounting": DISCOUNTINGS, "reduction": REDUCTIONS, "stage_data": STAGE_DATA}
+    expected |= {"shape": SHAPES, "step_length": STEP_LENGTHS}
+    found = {option.name: option.choices for option in METHOD_OPTIONS}
+    for name, registry in expected.items():
+        assert found[name] == tuple(registry)
+
+
+def test_help_of_one_method_shows_its_equations_and_its_own_options(capsys: pytest.CaptureFixture[str]) -> None:
+    for spelled in (["--method", "adam"], ["--method=adam"]):
+        assert main(["train", *spelled, "--help"]) == 0
+        said = capsys.readouterr().out
+        assert "θ ← θ + η" in said and "--b1" in said and "--kl-radius" not in said
+    assert main(["train", "--method", "adma", "--help"]) == 2
+    assert "did you mean 'adam'?" in capsys.readouterr().err
 
 
 def test_the_defaults_of_the_run_are_those_of_train() -> None:

@@ -12,6 +12,9 @@ from typing import Any
 
 from pgsom.checks import InputError, suggestion, wrong
 
+LONGEST_DEFAULT, LONGEST_CHOICES = 60, 90
+"""In characters; what is longer the help only counts."""
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -133,7 +136,10 @@ def _left(option: Option) -> str:
 
 
 def _right(option: Option) -> str:
-    said = ": ".join(filter(None, (option.help, ", ".join(option.choices))))
+    choices = ", ".join(option.choices)
+    if len(choices) > LONGEST_CHOICES:
+        choices = f"one of {len(option.choices)}, see pgsom list"
+    said = ": ".join(filter(None, (option.help, choices)))
     return f"{said}  [{_default(option.default)}]" if option.default is not None else said
 
 
@@ -144,7 +150,8 @@ def _default(default: Any) -> str:
     by_value: dict[str, list[str]] = {}
     for method, value in default.items():
         by_value.setdefault(_worded(value), []).append(method)
-    return "; ".join(f"{', '.join(methods)}: {value}" for value, methods in by_value.items())
+    said = "; ".join(f"{', '.join(methods)}: {value}" for value, methods in by_value.items())
+    return said if len(said) <= LONGEST_DEFAULT else f"of {len(default)} methods, each its own"
 
 
 def _worded(value: Any) -> str:

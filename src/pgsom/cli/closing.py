@@ -82,6 +82,8 @@ def print_closing(outcome: Outcome) -> None:
     console = Console(highlight=False)
     console.print(headline(outcome.result), style="bold", markup=False)
     console.print(table)
+    for warning in outcome.result.warnings:
+        console.print(f"warning: {warning}", style="yellow", markup=False)
     if outcome.out is not None:
         print(f"saved in {outcome.out}")
 
@@ -111,8 +113,6 @@ def closing_rows(outcome: Outcome) -> list[tuple[str, str, str]]:
         rows.append(("evaluation", _interval(interval, len(steps)), episodes))
     rows.append(("episodes", f"{result.episodes[-1]:,}", "a seed"))
     rows.append(("environment steps", f"{steps.mean():,.0f}", "a seed, on average"))
-    if result.skipped.any():
-        rows.append(("skipped updates", f"{result.skipped.sum():,}", "all seeds; something was not finite"))
     rows.append(("speed", f"{result.steps_per_second:,.0f} steps/s", "all seeds together"))
     rows.append(("run time", f"{result.run_seconds:.2f} s", f"and {result.compile_seconds:.1f} s to compile"))
     return rows

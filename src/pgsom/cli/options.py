@@ -1,97 +1,105 @@
-"""The options of ``pgsom train``.
+"""The options of ``pgsom train``: those of the run, and those of the methods, read off the methods' signatures.
 
-Importing the methods imports JAX, a second that ``--help`` shall not wait. So their options, defaults and choices
-stand here once more, and a test compares every one of them with the methods.
+An option of a method is a parameter of its function, or a field of `Common`. Its kind follows from the annotation, its
+default from the signature; `HELP` adds a topic and a few words.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+import inspect
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from typing import Any, Literal, get_args, get_origin
 
-from pgsom.cli.arguments import COUNT, FLAG, NUMBER, PATH, SEEDS, SWITCH, TEXT, WIDTHS, Option
+from pgsom.baselines import BASELINES
+from pgsom.cli.arguments import COUNT, FLAG, NUMBER, PATH, SEEDS, SWITCH, TEXT, WIDTHS, Kind, Option
+from pgsom.curvature import ESTIMATORS
+from pgsom.methods import METHODS, Common, method_options
+from pgsom.policies import POLICIES
+from pgsom.policies.networks import ACTIVATIONS
+from pgsom.schemes import SCHEMES
 
-METHODS = ("reinforce", "hessian-pg", "runge-kutta-pg", "pg-som", "adam")
-POLICIES = ("mlp", "linear", "tabular")
-ACTIVATIONS = ("tanh", "relu", "silu", "softplus")
-DISCOUNTINGS = ("lemma", "appendix", "undiscounted")
-REDUCTIONS = ("sum", "mean")
-BASELINES = ("none", "constant", "moving-average", "time-step", "leave-one-out")
-SCHEMES = ("euler", "heun", "midpoint", "ralston", "rk4", "paper")
-STAGE_DATA = ("fresh", "reweighted")
-ESTIMATORS = ("gauss-newton", "fisher", "causal", "lemma", "log-density", "hutchinson")
-SHAPES = ("raw", "absolute", "negative_part", "rms")
-STEP_LENGTHS = ("rate", "kl")
-INFINITE = float("inf")
+LEARNING, CURVATURE, STABILISERS = "method", "curvature and momentum", "stabilisers"
+HELP: dict[str, tuple[str, str]] = {
+    "learning_rate": (LEARNING, "step length η"),
+    "batch": (LEARNING, "episodes in a batch; each fresh stage plays one"),
+    "discount": (LEARNING, "γ"),
+    "discounting": (LEARNING, "how γ enters"),
+    "reduction": (LEARNING, "over steps"),
+    "baseline": (LEARNING, ""),
+    "baseline_value": (LEARNING, "of --baseline constant"),
+    "baseline_decay": (LEARNING, "of --baseline moving-average"),
+    "scheme": (LEARNING, "euler, for runge-kutta-pg heun, or one of"),
+    "alpha": (LEARNING, "weight of the first stage in --scheme paper"),
+    "stage_data": (LEARNING, "episodes of later stages"),
+    "curvature": (CURVATURE, ""),
+    "probes": (CURVATURE, "random probes for the curvature; 0: exact"),
+    "shape": (CURVATURE, "how curvature becomes a scale"),
+    "exponent": (CURVATURE, "power p of the curvature"),
+    "damping": (CURVATURE, "ε added to the curvature"),
+    "step_length": (CURVATURE, ""),
+    "kl_radius": (CURVATURE, "KL divergence per step that an update may reach"),
+    "beta1": (CURVATURE, "decay of the average gradient"),
+    "beta2": (CURVATURE, "decay of the average curvature"),
+    "bias_correction": (CURVATURE, "of both averages"),
+    "b1": (CURVATURE, "decay of the average gradient"),
+    "b2": (CURVATURE, "decay of the average squared gradient"),
+    "eps": (CURVATURE, "added to a scale to keep it off zero"),
+    "entropy": (STABILISERS, "coefficient of the entropy bonus"),
+    "clip_norm": (STABILISERS, "largest norm of the direction; inf: off"),
+    "clip_elements": (STABILISERS, "largest absolute value in it; inf: off"),
+    "trust_cap": (STABILISERS, "the same before its length is set"),
+}
+"""Topic and meaning of every option of a method; an option that several methods share means the same in all."""
+
+NAMED_PARTS: dict[str, Iterable[str]] = {"curvature": ESTIMATORS, "baseline": BASELINES, "scheme": SCHEMES}
+"""Options that take a name or an object; on the command line a name."""
 
 
 def _about(topic: str, *options: Option) -> tuple[Option, ...]:
     return tuple(replace(option, topic=topic) for option in options)
 
 
-def _som(default: Any) -> dict[str, Any]:
-    """One default for the methods that divide by a curvature."""
-    return {"hessian-pg": default, "pg-som": default}
+def _annotations(method: str) -> dict[str, Any]:
+    own = {name: parameter.annotation for name, parameter in inspect.signature(METHODS[method]).parameters.items()}
+    return own | {field.name: field.type for field in fields(Common)}
+
+
+def _kind_and_choices(name: str, annotation: Any) -> tuple[Kind, tuple[str, ...]]:
+    """What values an option takes, from its annotation."""
+    if name in NAMED_PARTS:
+        return TEXT, tuple(NAMED_PARTS[name])
+    if get_origin(annotation) is Literal:
+        return TEXT, get_args(annotation)
+    if isinstance(annotation, types.UnionType):
+        annotation = next(part for part in get_args(annotation) if part is not type(None))
+    return {bool: SWITCH, int: COUNT, float: NUMBER, str: TEXT}[annotation], ()
+
+
+def _method_option(name: str) -> Option:
+    takers = {method: method_options(method)[name] for method in METHODS if name in method_options(method)}
+    kind, choices = _kind_and_choices(name, _annotations(next(iter(takers)))[name])
+    topic, help_words = HELP[name]
+    shared = len(takers) == len(METHODS) and len(set(takers.values())) == 1
+    default = next(iter(takers.values())) if shared else takers
+    return Option(name, kind, help_words, default, choices, topic=topic)
 
 
 RUN_OPTIONS = _about(
     "run",
     Option("environment", TEXT, "pgsom list environments", "CartPole-v1", spelled=("--env", "--environment")),
-    Option("method", TEXT, "", "pg-som", METHODS),
+    Option("method", TEXT, "", "pg-som", tuple(METHODS)),
     Option("seeds", SEEDS, "how many independent seeds; or which: 0,2,5", 1),
     Option("episodes", COUNT, "budget of each seed; every stage of every update counts", 500),
     Option("updates", COUNT, "budget of each seed in updates, instead of --episodes"),
-    Option("policy", TEXT, "mlp, for whole-number states tabular, or one of", None, POLICIES),
+    Option("policy", TEXT, "mlp, for whole-number states tabular, or one of", None, tuple(POLICIES)),
     Option("hidden", WIDTHS, "widths of the mlp's hidden layers, or none", (64, 64)),
-    Option("activation", TEXT, "of the mlp", "tanh", ACTIVATIONS),
+    Option("activation", TEXT, "of the mlp", "tanh", tuple(ACTIVATIONS)),
     Option("seed", COUNT, "root of all randomness", 0),
     Option("evaluate", COUNT, "fresh episodes for each seed after training; 0: none", 100),
     Option("config", PATH, "TOML file of options, such as learning_rate = 0.1; the command line wins"),
 )
 
-METHOD_OPTIONS = (
-    *_about(
-        "method",
-        Option(
-            "learning_rate",
-            NUMBER,
-            "step length η",
-            {"reinforce": 0.0005, "hessian-pg": 0.01, "runge-kutta-pg": 0.001, "pg-som": 1.0, "adam": 0.005},
-        ),
-        Option("batch", COUNT, "episodes in a batch; each fresh stage plays one", 4),
-        Option("discount", NUMBER, "γ", 0.99),
-        Option("discounting", TEXT, "how γ enters", "appendix", DISCOUNTINGS),
-        Option("reduction", TEXT, "over steps", "sum", REDUCTIONS),
-        Option("baseline", TEXT, "", "leave-one-out", BASELINES),
-        Option("baseline_value", NUMBER, "of --baseline constant", 0.0),
-        Option("baseline_decay", NUMBER, "of --baseline moving-average", 0.9),
-        Option("scheme", TEXT, "euler, for runge-kutta-pg heun, or one of", None, SCHEMES),
-        Option("alpha", NUMBER, "weight of the first stage in --scheme paper", 0.5),
-        Option("stage_data", TEXT, "episodes of later stages", "fresh", STAGE_DATA),
-    ),
-    *_about(
-        "curvature and momentum, for the methods named",
-        Option("curvature", TEXT, "", {"hessian-pg": "causal", "pg-som": "gauss-newton"}, ESTIMATORS),
-        Option("probes", COUNT, "random probes for the curvature; 0: exact", _som(0)),
-        Option("shape", TEXT, "", _som("absolute"), SHAPES),
-        Option("exponent", NUMBER, "power p of the curvature", _som(1.0)),
-        Option("damping", NUMBER, "ε added to it", {"hessian-pg": 1.0, "pg-som": 0.1}),
-        Option("step_length", TEXT, "", {"pg-som": "kl"}, STEP_LENGTHS),
-        Option("kl_radius", NUMBER, "of --step-length kl", {"pg-som": 0.005}),
-        Option("beta1", NUMBER, "decay of the average gradient", {"pg-som": 0.5}),
-        Option("beta2", NUMBER, "decay of the average curvature", {"pg-som": 0.9}),
-        Option("bias_correction", SWITCH, "of both averages", {"pg-som": True}),
-        Option("b1", NUMBER, "decay of the average gradient", {"adam": 0.9}),
-        Option("b2", NUMBER, "decay of the average squared gradient", {"adam": 0.999}),
-        Option("eps", NUMBER, "added to the latter's root", {"adam": 1e-8}),
-    ),
-    *_about(
-        "stabilisers",
-        Option("entropy", NUMBER, "coefficient of the entropy bonus", 0.0),
-        Option("clip_norm", NUMBER, "largest norm of the direction; inf: off", INFINITE),
-        Option("clip_elements", NUMBER, "largest absolute value in it; inf: off", INFINITE),
-        Option("trust_cap", NUMBER, "the same before its length is set", _som(INFINITE)),
-    ),
-)
+METHOD_OPTIONS = tuple(_method_option(name) for name in HELP)
 
 OUTPUT_OPTIONS = _about(
     "output",
@@ -109,7 +117,14 @@ FILE_OPTIONS = tuple(option for option in TRAIN_OPTIONS if option.name not in ("
 
 def takers(option: Option) -> tuple[str, ...]:
     """The methods that have this option."""
-    return tuple(option.default) if isinstance(option.default, Mapping) else METHODS
+    return tuple(option.default) if isinstance(option.default, Mapping) else tuple(METHODS)
+
+
+def options_of(method: str) -> tuple[Option, ...]:
+    """The options of ``train`` that apply to one method, with its own defaults."""
+    defaults = method_options(method)
+    own = (replace(o, default=defaults[o.name]) for o in METHOD_OPTIONS if o.name in defaults)
+    return (*RUN_OPTIONS, *own, *OUTPUT_OPTIONS)
 
 
 def default_of(name: str) -> Any:

@@ -53,7 +53,7 @@ class Settings:
 
 
 def read_settings(arguments: Sequence[str]) -> Settings:
-    """Read both; what the command line gives wins. Checked as far as is possible without JAX."""
+    """Read both; what the command line gives wins. Checked as far as is possible before anything is built."""
     typed = read_arguments(arguments, TRAIN_OPTIONS)
     config = typed.pop("config", None)
     written = _read_file(config) if config else {}
@@ -69,7 +69,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
 
 
 def check(settings: Settings) -> None:
-    """What need not wait for JAX: the environment's name, whether the method takes the options, the folder."""
+    """What can be judged before anything is built: the environment's name, the method's options, the folder."""
     if "environment" in settings.given:
         check_choice("environment", settings.given["environment"], names())
     method = settings.given.get("method", default_of("method"))

@@ -1,24 +1,28 @@
 """``pgsom train``: train, show how it went, save everything."""
 
+import inspect
+import itertools
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pgsom.checks import InputError
+from pgsom.checks import InputError, check_choice
 from pgsom.cli.arguments import help_text
 from pgsom.cli.closing import Outcome, as_json, print_closing, save, save_summary
-from pgsom.cli.options import TRAIN_OPTIONS
+from pgsom.cli.options import TRAIN_OPTIONS, options_of
 from pgsom.cli.settings import Settings, read_settings
+from pgsom.methods import METHODS
 
 USAGE = "pgsom train [--env NAME] [--method NAME] [--seeds N] [--episodes N] [--out DIR] [options]"
 SUMMARY = "Train policies, several seeds side by side. In brackets: the default, or methods with theirs."
+ONE_METHOD = "With --method NAME, --help shows the options of that method alone, with its defaults."
 EXAMPLE = "example: pgsom train --env CartPole-v1 --method pg-som --seeds 8 --episodes 500 --out runs/first"
 
 
 def run(arguments: Sequence[str]) -> int:
     """The exit code; 130 if Ctrl-C ended the run early."""
     if {"--help", "-h"} & set(arguments):
-        print(help_text(USAGE, SUMMARY, TRAIN_OPTIONS, after=EXAMPLE))
+        print(_help(arguments))
         return 0
     settings = read_settings(arguments)
     try:
@@ -35,6 +39,17 @@ def run(arguments: Sequence[str]) -> int:
     done = f"{outcome.result.settings.updates:,} of {outcome.planned_updates:,} updates"
     print(f"pgsom train: interrupted after {done}; {kept}", file=sys.stderr)
     return 130
+
+
+def _help(arguments: Sequence[str]) -> str:
+    """Of one method if the arguments name it, else of all."""
+    given = [word.removeprefix("--method=") for word in arguments if word.startswith("--method=")]
+    given += [word for before, word in itertools.pairwise(arguments) if before == "--method"]
+    if not given:
+        return help_text(USAGE, f"{SUMMARY}\n{ONE_METHOD}", TRAIN_OPTIONS, after=EXAMPLE)
+    method = check_choice("method", given[-1], METHODS)
+    about = inspect.getdoc(METHODS[method]) or ""
+    return help_text(f"pgsom train --method {method} [options]", about, options_of(method))
 
 
 def _train(settings: Settings) -> Outcome:

@@ -1,0 +1,66 @@
+"""The named methods: each is a composition of parts, with its equations in the docstring."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from pgsom.checks import check_choice, suggestion, wrong
+from pgsom.methods.first_order import adam
+from pgsom.methods.method import Common, Method, assemble
+from pgsom.methods.paper import hessian_pg, pg_som, reinforce, runge_kutta_pg
+
+METHODS: dict[str, Callable[..., Method]] = {
+    "reinforce": reinforce,
+    "hessian-pg": hessian_pg,
+    "runge-kutta-pg": runge_kutta_pg,
+    "pg-som": pg_som,
+    "adam": adam,
+}
+
+
+def make_method(method: str | Method, **options: Any) -> Method:
+    """The named method with options of its own and of `Common`; a `Method` takes none."""
+    if isinstance(method, Method):
+        if options:
+            raise wrong("options", sorted(options), "accepted only with a method's name; this method is assembled")
+        return method
+    check_choice("method", method, METHODS)
+    known = method_options(method)
+    for name in options:
+        if name not in known:
+            others = [m for m in METHODS if name in method_options(m)]
+            if others:
+                raise wrong("option", name, f"{method} does not take it; accepted with {', '.join(others)}")
+            raise wrong("option", name, f"unknown; accepted are {', '.join(known)}{suggestion(name, known)}")
+    own = {name: value for name, value in options.items() if name in _own_parameters(method)}
+    shared = {name: value for name, value in options.items() if name not in own}
+    return METHODS[method](**own, common=Common(**shared))
+
+
+def method_options(method: str) -> dict[str, Any]:
+    """Every option that the named method takes, with its default."""
+    own = {name: parameter.default for name, parameter in _own_parameters(method).items()}
+    return own | asdict(Common())
+
+
+def _own_parameters(method: str) -> Mapping[str, inspect.Parameter]:
+    """What the method's function takes beside `Common`."""
+    parameters = dict(inspect.signature(METHODS[method]).parameters)
+    parameters.pop("common")
+    return parameters
+
+
+__all__ = [
+    "METHODS",
+    "Common",
+    "Method",
+    "adam",
+    "assemble",
+    "hessian_pg",
+    "make_method",
+    "method_options",
+    "pg_som",
+    "reinforce",
+    "runge_kutta_pg",
+]
