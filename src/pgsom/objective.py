@@ -13,7 +13,7 @@ entropy of the visited states changes with θ, and so does which states are visi
 Curvature is that of J alone.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -68,6 +68,8 @@ class LocalObjective:
     """c Σ_{k>t} d_k H_k [time, env]"""
     entropy_weight: Array
     """c d_t [time, env]"""
+    rate: Any
+    """γ by which what comes later is summed; 1 if undiscounted."""
 
     @property
     def chunk(self) -> Chunk:
@@ -131,6 +133,27 @@ class LocalObjective:
         arrays = (self.rollout.observation, self.outputs, self.step_weight)
         return self.evaluate(sum_fold(of_chunk, arrays))[0] / self.step_weight.sum()
 
+    def at(self, params: Tree) -> "LocalObjective":
+        """The same episodes as evidence about J at other parameters, by importance weights.
+
+        Episode n counts ρ_n = Π_t π_params(a_t|s_t)/π_θ(a_t|s_t) times as much, so that the expectation of every
+        estimator is what it would be for episodes played at `params`.
+        """
+        policy, rollout = self.policy, self.rollout
+        (outputs,) = self.evaluate(
+            map_fold(lambda seen: derivatives.outputs(policy, params, seen), rollout.observation)
+        )
+        log_prob = over_steps(policy.distribution.log_prob)
+        ratio = (log_prob(outputs, rollout.action) - log_prob(self.outputs, rollout.action)) * rollout.mask
+        entropy = over_steps(policy.distribution.entropy)(outputs) * rollout.mask
+        return replace(
+            self,
+            params=params,
+            outputs=outputs,
+            episode_weight=self.episode_weight * jnp.exp(ratio.sum(axis=0)),
+            entropy_to_go=self.entropy_weight * (returns_to_go(entropy, self.rate) - entropy),
+        )
+
     def value(self, params: Tree) -> Array:
         """Σ_n e Σ_t w_t π_params(a_t|s_t)/π_θ(a_t|s_t): the surrogate whose gradient at θ is ∇J's estimate."""
 
@@ -164,39 +187,13 @@ def observe(
         episode_weight=_episode_weight(weighting.reduction, rollout),
         entropy_to_go=weighting.entropy * mask * factors * later,
         entropy_weight=weighting.entropy * mask * factors,
+        rate=rate,
     )
 
 
 def update_baseline(weighting: Weighting, baseline_state: Tree, rollout: Rollout) -> Tree:
     """The baseline's state after these episodes."""
     return weighting.baseline.update(baseline_state, _returns_to_go(weighting, rollout))
-
-
-def reweight(objective: LocalObjective, weighting: Weighting, params: Tree) -> LocalObjective:
-    """The same episodes as evidence about J at other parameters, by importance weights.
-
-    Episode n counts ρ_n = Π_t π_params(a_t|s_t)/π_θ(a_t|s_t) times as much, so that the expectation of every
-    estimator is what it would be for episodes played at `params`.
-    """
-    policy, rollout = objective.policy, objective.rollout
-    (outputs,) = objective.evaluate(
-        map_fold(lambda seen: derivatives.outputs(policy, params, seen), rollout.observation)
-    )
-    log_prob = over_steps(policy.distribution.log_prob)
-    ratio = (log_prob(outputs, rollout.action) - log_prob(objective.outputs, rollout.action)) * rollout.mask
-    entropy = over_steps(policy.distribution.entropy)(outputs) * rollout.mask
-    later = returns_to_go(entropy, rate_of(weighting.discounting, weighting.discount)) - entropy
-    return LocalObjective(
-        policy=policy,
-        params=params,
-        rollout=rollout,
-        key=objective.key,
-        outputs=outputs,
-        weight=objective.weight,
-        episode_weight=objective.episode_weight * jnp.exp(ratio.sum(axis=0)),
-        entropy_to_go=objective.entropy_weight * later,
-        entropy_weight=objective.entropy_weight,
-    )
 
 
 def _returns_to_go(weighting: Weighting, rollout: Rollout) -> Array:

@@ -15,12 +15,12 @@ from jax import Array
 
 from pgsom.environments import Environment
 from pgsom.methods import Method
-from pgsom.objective import LocalObjective, observe, reweight, update_baseline
+from pgsom.objective import LocalObjective, observe, update_baseline
 from pgsom.policies import Policy
 from pgsom.rollout import Rollout, Score, collect, score
 from pgsom.schemes import combine, integrate
 from pgsom.updates import Info
-from pgsom.updates.update_rule import all_finite
+from pgsom.updates.update_rule import all_finite, batches_of, points_of, update_from
 
 Tree = Any
 
@@ -39,7 +39,10 @@ class TrainState(NamedTuple):
 
 
 class Metrics(NamedTuple):
-    """What one update reports, of its first stage: the batch played at θ and the rule's direction there, unclipped."""
+    """What one update reports, of its first stage: its first batch, and the rule's direction there, unclipped.
+
+    That batch is played at θ, but for the few rules that play elsewhere (`RoamingRule`).
+    """
 
     episode_return: Array
     episode_length: Array
@@ -48,6 +51,8 @@ class Metrics(NamedTuple):
     direction_norm: Array
     alignment: Array
     negative_curvature: Array
+    declined: Array
+    """1 if the rule found no step that it could answer for and stayed where it was."""
     effective_episodes: Array
     """Kish's effective number of episodes in the last stage: below the batch only where stages are re-weighted."""
     skipped: Array
@@ -74,24 +79,30 @@ def init(policy: Policy, method: Method, key: Array) -> TrainState:
 def step(environment: Environment, policy: Policy, method: Method, state: TrainState) -> tuple[TrainState, Metrics]:
     """One update: stages, combination, clipping, ascent. Left out, and counted, if anything is not finite."""
     key, *stage_keys = jax.random.split(state.key, 1 + method.scheme.stages)
-    observed: list[LocalObjective] = []
+    observed: list[tuple[LocalObjective, ...]] = []
+
+    def play(params: Tree, key: Array) -> tuple[LocalObjective, ...]:
+        """A batch at each of the rule's points."""
+        point_key, *batch_keys = jax.random.split(key, 1 + batches_of(method.rule))
+        points = points_of(method.rule, state.rule_state, params, point_key)
+        return tuple(map(observe_at, points, batch_keys))
+
+    def observe_at(params: Tree, key: Array) -> LocalObjective:
+        play_key, estimate_key = jax.random.split(key)
+        rollout = collect(environment, policy, params, play_key, method.episodes_per_batch)
+        return observe(method.weighting, state.baseline_state, policy, params, rollout, estimate_key)
 
     def direction_at(index: int, params: Tree) -> tuple[Tree, tuple[Tree, Info]]:
-        if index > 0 and method.stage_data == "reweighted":
-            objective = reweight(observed[0], method.weighting, params)
-        else:
-            play_key, estimate_key = jax.random.split(stage_keys[index])
-            rollout = collect(environment, policy, params, play_key, method.episodes_per_batch)
-            objective = observe(method.weighting, state.baseline_state, policy, params, rollout, estimate_key)
-        observed.append(objective)
-        direction, rule_state, info = method.rule.update(objective, state.rule_state, params)
+        again = index > 0 and method.stage_data == "reweighted"
+        observed.append((observed[0][0].at(params),) if again else play(params, stage_keys[index]))
+        direction, rule_state, info = update_from(method.rule, observed[-1], state.rule_state, params)
         return direction, (rule_state, info)
 
     direction, beside = integrate(method.scheme, direction_at, state.params, method.learning_rate)
     rule_state = combine(method.scheme.b, [s for s, _ in beside])
     clipped = method.clipping(direction)
     params = jax.tree.map(lambda p, d: p + jnp.asarray(method.learning_rate * d, p.dtype), state.params, clipped)
-    first = observed[0].rollout
+    first = observed[0][0].rollout
     # Judged before clipping, which would make something finite of an infinite gradient.
     baseline_state = update_baseline(method.weighting, state.baseline_state, first)
     norms = [info.gradient_norm for _, info in beside]
@@ -109,7 +120,7 @@ def step(environment: Environment, policy: Policy, method: Method, state: TrainS
         key,
         state.updates + 1,
         state.episodes + method.episodes_per_update,
-        state.env_steps + sum(o.rollout.length.sum(dtype=jnp.int32) for o in played),
+        state.env_steps + sum(o.rollout.length.sum(dtype=jnp.int32) for batches in played for o in batches),
         state.skipped + ~fine,
     )
     return new, _report(observed, beside[0][1], fine, new)
@@ -173,10 +184,11 @@ def evaluate_program(
     )
 
 
-def _report(observed: list[LocalObjective], info: Info, fine: Array, state: TrainState) -> Metrics:
-    rollout: Rollout = observed[0].rollout
-    weight = observed[-1].episode_weight
-    entropies = jax.vmap(jax.vmap(observed[0].policy.distribution.entropy))(rollout.outputs)
+def _report(observed: list[tuple[LocalObjective, ...]], info: Info, fine: Array, state: TrainState) -> Metrics:
+    first = observed[0][0]
+    rollout: Rollout = first.rollout
+    weight = observed[-1][0].episode_weight
+    entropies = jax.vmap(jax.vmap(first.policy.distribution.entropy))(rollout.outputs)
     return Metrics(
         episode_return=rollout.episode_return.mean(),
         episode_length=rollout.length.mean(dtype=rollout.reward.dtype),
@@ -185,6 +197,7 @@ def _report(observed: list[LocalObjective], info: Info, fine: Array, state: Trai
         direction_norm=info.direction_norm,
         alignment=info.alignment,
         negative_curvature=info.negative_curvature,
+        declined=info.declined,
         effective_episodes=jnp.square(weight.sum()) / jnp.square(weight).sum(),
         skipped=(~fine).astype(jnp.int32),
         episodes=state.episodes,

@@ -16,7 +16,7 @@ from pgsom.baselines import BASELINES, make_baseline
 from pgsom.curvature import ESTIMATORS, Estimator, dense, diagonal, make_estimator
 from pgsom.environments import chain, random_mdp
 from pgsom.methods import METHODS, Common, Method, make_method
-from pgsom.objective import LocalObjective, observe, reweight
+from pgsom.objective import LocalObjective, observe
 from pgsom.policies import Policy, policy_from_functions, tabular_softmax
 from pgsom.rollout import collect
 from pgsom.schemes import SCHEMES, STAGE_DATA
@@ -202,7 +202,7 @@ _update = quick_jit(lambda rule, objective, state, params: rule.update(objective
 
 _collect = quick_jit(collect, static_argnums=(0, 1, 4))
 _observe = quick_jit(observe, static_argnums=2)
-_reweight = quick_jit(reweight)
+_at = quick_jit(LocalObjective.at)
 
 
 @pytest.fixture(name="parts_compiled")
@@ -210,7 +210,7 @@ def _parts_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """`step` itself is run by Python, its expensive parts each compiled once."""
     monkeypatch.setattr(pgsom.training, "collect", _collect)
     monkeypatch.setattr(pgsom.training, "observe", _observe)
-    monkeypatch.setattr(pgsom.training, "reweight", _reweight)
+    monkeypatch.setattr(LocalObjective, "at", _at)
 
 
 @pytest.mark.usefixtures("parts_compiled")
@@ -230,7 +230,7 @@ def test_any_rule_runs_under_any_scheme_with_either_stage_data(name: str) -> Non
                 assert np.all(np.isfinite(leaf)), said
             assert np.linalg.norm(flat(state.params)) > 0 and int(state.skipped) == 0, said
             stages = method.scheme.stages if stage_data == "fresh" else 1
-            assert int(state.episodes) == 2 * 4 * stages, said
+            assert int(state.episodes) == 2 * 4 * stages * batches_of(method.rule), said
 
 
 @pytest.mark.parametrize("name", METHODS)

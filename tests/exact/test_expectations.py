@@ -25,7 +25,7 @@ from pgsom.environments import (
     three_state,
     two_armed_bandit,
 )
-from pgsom.objective import observe, reweight
+from pgsom.objective import LocalObjective, observe
 from pgsom.policies import MLP, Policy, linear_logistic, policy_from_functions
 from tests.exact.oracle import (
     ESTIMATORS,
@@ -328,7 +328,7 @@ def test_entropy_bonus_under_the_appendix_is_its_definition(mdp: FiniteMDP) -> N
 # --- re-weighting ------------------------------------------------------------------------------------------------
 
 
-_reweight = quick_jit(reweight)
+_at = quick_jit(LocalObjective.at)
 
 
 @pytest.mark.parametrize("discounting", ["lemma", "appendix"])
@@ -339,7 +339,7 @@ def test_reweighted_episodes_say_in_expectation_what_fresh_ones_would(policy: Po
     here, there = random_params(policy, 0), random_params(policy, 1)
     changes = {"baseline": ConstantBaseline(-1.3), "entropy": 0.3, "discounting": discounting}
     fresh = objective_of(mdp, policy, there, SMALL, **changes)
-    again = _reweight(objective_of(mdp, policy, here, SMALL, **changes), weighting(mdp.discount, **changes), there)
+    again = _at(objective_of(mdp, policy, here, SMALL, **changes), there)
     np.testing.assert_allclose(again.episode_weight, fresh.episode_weight, atol=TINY)
     expected, found = estimates(fresh), estimates(again)
     for name, value in expected.items():
@@ -350,7 +350,7 @@ def test_reweighting_to_the_same_place_changes_nothing() -> None:
     mdp, params = probe_delayed(steps=2), random_params(tabular())
     changes = {"entropy": 0.3}
     objective = objective_of(mdp, tabular(), params, SMALL, **changes)
-    again = _reweight(objective, weighting(mdp.discount, **changes), params)
+    again = _at(objective, params)
     for before, after in zip(jax.tree.leaves(objective), jax.tree.leaves(again), strict=True):
         if not jax.dtypes.issubdtype(before.dtype, jax.dtypes.prng_key):
             taken = np.broadcast_to(1.0, before.shape)

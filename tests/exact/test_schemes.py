@@ -12,7 +12,7 @@ import pgsom.training
 from pgsom.checks import InputError
 from pgsom.environments import FiniteMDP, chain
 from pgsom.methods import Common, Method, reinforce, runge_kutta_pg
-from pgsom.objective import observe, reweight
+from pgsom.objective import observe
 from pgsom.policies import Policy
 from pgsom.rollout import collect
 from pgsom.schemes import (
@@ -142,10 +142,10 @@ def test_schemes_by_name() -> None:
 @partial(quick_jit, static_argnames=("policy", "mdp"))
 def batch_gradient(method: Method, policy: Policy, mdp: FiniteMDP, played_at: Any, key: jax.Array, params: Any) -> Any:
     """The gradient at `params` by episodes played at `played_at`, and how many steps they took."""
-    play, estimate = jax.random.split(key)
+    play, estimate = jax.random.split(jax.random.split(key)[1])
     rollout = collect(mdp, policy, played_at, play, method.episodes_per_batch)
     objective = observe(method.weighting, (), policy, played_at, rollout, estimate)
-    return reweight(objective, method.weighting, params).gradient(), rollout.length.sum()
+    return objective.at(params).gradient(), rollout.length.sum()
 
 
 _step = quick_jit(pgsom.training.step, static_argnums=(0, 1))

@@ -18,6 +18,8 @@ from pgsom.statistics import Interval, bootstrap_mean
 from pgsom.training import Metrics, evaluate_program
 
 Tree = Any
+MOST_NEGATIVE = 0.25
+"""A run whose curvature is negative in a larger share of its entries says so."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,27 @@ class Result:
     def skipped(self) -> NDArray[np.integer]:
         """How many updates were left out because something was not finite [seed]."""
         return np.asarray(self.metrics.skipped).sum(axis=1)
+
+    @property
+    def declined(self) -> NDArray[np.integer]:
+        """In how many updates the rule found no step that it could answer for [seed]."""
+        return np.asarray(self.metrics.declined).sum(axis=1)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader of the numbers should know; empty if all is well."""
+        share = float(np.mean(self.metrics.negative_curvature))
+        found = []
+        if share > MOST_NEGATIVE:
+            found.append(
+                f"{share:.0%} of the curvature's entries were negative (said from {MOST_NEGATIVE:.0%}): "
+                "where P is made from them, the direction depends on the rule's shape"
+            )
+        if self.skipped.any():
+            found.append(f"{self.skipped.sum():,} updates were skipped: something in them was not finite")
+        if self.declined.any():
+            found.append(f"{self.declined.sum():,} updates were declined: the rule found no step it could answer for")
+        return tuple(found)
 
     @cached_property
     def curve(self) -> Interval:

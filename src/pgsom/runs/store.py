@@ -93,6 +93,8 @@ def summary(result: Result) -> dict[str, Any]:
         "final_return": {"mean": float(final.mean), "low": float(final.low), "high": float(final.high)},
         "final_return_by_seed": [float(r) for r in result.final_returns()],
         "skipped_updates": [int(n) for n in result.skipped],
+        "declined_updates": [int(n) for n in result.declined],
+        "warnings": list(result.warnings),
         "compile_seconds": result.compile_seconds,
         "run_seconds": result.run_seconds,
         "steps_per_second": result.steps_per_second,

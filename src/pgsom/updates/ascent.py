@@ -6,9 +6,10 @@ from typing import Any
 
 import jax
 import optax
+from jax import Array
 
 from pgsom.objective import LocalObjective
-from pgsom.updates.update_rule import Info, UpdateRule, describe
+from pgsom.updates.update_rule import Info, RoamingRule, UpdateRule, batches_of, describe, points_of, update_from
 
 Tree = Any
 
@@ -71,12 +72,23 @@ class Followed:
     rule: UpdateRule
     transforms: tuple[Lifted, ...]
 
+    @property
+    def batches(self) -> int:
+        """Those of the rule itself."""
+        return batches_of(self.rule)
+
+    def points(self, state: Tree, params: Tree, key: Array) -> tuple[Tree, ...]:
+        """Those of the rule itself."""
+        return points_of(self.rule, state[0], params, key)
+
     def init(self, params: Tree) -> Tree:
         return (self.rule.init(params), tuple(t.transform().init(params) for t in self.transforms))
 
-    def update(self, objective: LocalObjective, state: Tree, params: Tree) -> tuple[Tree, Tree, Info]:
+    def update(
+        self, objective: LocalObjective, state: Tree, params: Tree, *others: LocalObjective
+    ) -> tuple[Tree, Tree, Info]:
         rule_state, transform_states = state
-        direction, rule_state, info = self.rule.update(objective, rule_state, params)
+        direction, rule_state, info = update_from(self.rule, (objective, *others), rule_state, params)
         after = []
         for lifted, transform_state in zip(self.transforms, transform_states, strict=True):
             direction, transform_state = lifted.transform().update(direction, transform_state, params)
@@ -90,6 +102,11 @@ def followed_by(rule: UpdateRule, *transforms: Lifted) -> Followed:
     The transforms act on a direction that climbs, so those that scale by −learning_rate do not belong here.
     """
     return Followed(rule, transforms)
+
+
+def roams(rule: UpdateRule) -> bool:
+    """Whether the rule, or the one that is followed, plays episodes elsewhere than at θ."""
+    return roams(rule.rule) if isinstance(rule, Followed) else isinstance(rule, RoamingRule)
 
 
 def _is_number(value: Any) -> bool:

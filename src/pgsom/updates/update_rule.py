@@ -4,6 +4,7 @@ A direction climbs: the method adds learning_rate × direction to the parameters
 length is used with learning rate 1. Rules are pytrees whose numbers are leaves, so they can be vmapped.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -24,6 +25,8 @@ class Info(NamedTuple):
     """Cosine of the angle between direction and gradient."""
     negative_curvature: Array
     """Share of the entries of the curvature in use that are negative; 0 for rules without curvature."""
+    declined: Array
+    """1 if the rule found no step that it could answer for and stayed where it was, else 0."""
 
 
 @runtime_checkable
@@ -39,11 +42,55 @@ class UpdateRule(Protocol):
         ...
 
 
-def describe(gradient: Tree, direction: Tree, curvature: Tree | None = None) -> Info:
+@runtime_checkable
+class RoamingRule(UpdateRule, Protocol):
+    """A rule that says where its episodes are played: elsewhere than at θ, or at several points.
+
+    Each point costs a batch. The objectives of the points behind the first are further arguments of `update`.
+    """
+
+    @property
+    def batches(self) -> int:
+        """The number of points."""
+        ...
+
+    def points(self, state: Tree, params: Tree, key: Array) -> tuple[Tree, ...]:
+        """The parameters at which to play a batch each."""
+        ...
+
+    def update(
+        self, objective: LocalObjective, state: Tree, params: Tree, *others: LocalObjective
+    ) -> tuple[Tree, Tree, Info]:
+        """As every rule's, with what the batches at the other points say."""
+        ...
+
+
+def batches_of(rule: UpdateRule) -> int:
+    """How many batches one update of the rule plays."""
+    return rule.batches if isinstance(rule, RoamingRule) else 1
+
+
+def points_of(rule: UpdateRule, state: Tree, params: Tree, key: Array) -> tuple[Tree, ...]:
+    """Where the rule's batches are played: at θ, unless it says otherwise."""
+    return rule.points(state, params, key) if isinstance(rule, RoamingRule) else (params,)
+
+
+def update_from(
+    rule: UpdateRule, objectives: Sequence[LocalObjective], state: Tree, params: Tree
+) -> tuple[Tree, Tree, Info]:
+    """The rule's update from one objective for each of its points."""
+    first, *others = objectives
+    if isinstance(rule, RoamingRule):
+        return rule.update(first, state, params, *others)
+    return rule.update(first, state, params)
+
+
+def describe(gradient: Tree, direction: Tree, curvature: Tree | None = None, *, declined: Any = 0) -> Info:
     """`Info` for this gradient, direction and curvature diagonal."""
     gradient_norm, direction_norm = norm(gradient), norm(direction)
     alignment = inner(gradient, direction) / jnp.maximum(gradient_norm * direction_norm, 1e-30)
-    return Info(gradient_norm, direction_norm, alignment, share_negative(curvature))
+    stayed = jnp.asarray(declined, jnp.int32)
+    return Info(gradient_norm, direction_norm, alignment, share_negative(curvature), stayed)
 
 
 def inner(a: Tree, b: Tree) -> Array:
