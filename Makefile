@@ -6,7 +6,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help test lint learn bench peers paper requirements clean .venv
+.PHONY: help test lint learn mutants bench peers paper requirements clean .venv
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z.]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -22,6 +22,9 @@ lint: .venv/package  ## everything in `test` that runs no code of the package
 
 learn: .venv/package  ## the learning tests (slow)
 	$(BIN)/pytest -n 2 -m slow
+
+mutants: .venv/package  ## sabotage single lines and see that tests go red (slow)
+	$(BIN)/python -m tests.mutations
 
 bench: .venv/package  ## the benchmarks
 	$(BIN)/python -m benchmarks

@@ -1,0 +1,1 @@
+"""One-line sabotages of the package, and the tests that must notice them."""
