@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from pgsom.baselines import LeaveOneOutBaseline
+from pgsom.baselines import ConstantBaseline, LeaveOneOutBaseline
 from pgsom.curvature import CausalHessian
 from pgsom.environments import FiniteMDP, chain, three_state
 from pgsom.objective import observe
@@ -55,6 +55,25 @@ def test_an_episode_ends_at_the_goal_or_at_the_horizon(rollout: Rollout) -> None
     assert np.any(rollout.terminated & rollout.truncated), "both flags at the last step"
     assert np.any(~np.asarray(rollout.terminated))
     assert int(rollout.filled) == length.max()
+
+
+@pytest.mark.parametrize("discounting", ["lemma", "appendix", "undiscounted"])
+def test_weights_are_the_discounted_returns_to_go_less_the_baseline(rollout: Rollout, discounting: Any) -> None:
+    """w_t = d_t (G_t − b) step by step in a loop; on the corridor each step costs 1."""
+    weights = observe(
+        weighting(0.5, discounting=discounting, baseline=ConstantBaseline(-0.7)),
+        (),
+        tabular(),
+        random_params(tabular()),
+        rollout,
+        jax.random.key(0),
+    ).weight
+    gamma = 1.0 if discounting == "undiscounted" else 0.5
+    for episode, length in enumerate(np.asarray(rollout.length)[:20]):
+        for t in range(length):
+            to_go = -sum(gamma ** (k - t) for k in range(t, length))
+            factor = 0.5**t if discounting == "lemma" else 1.0
+            assert float(weights[t, episode]) == pytest.approx(factor * (to_go + 0.7), abs=1e-12)
 
 
 def test_steps_are_counted_until_the_end_and_not_after_it(rollout: Rollout) -> None:

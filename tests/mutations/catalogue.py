@@ -37,7 +37,7 @@ MUTATIONS = (
         "objective.py",
         "(returns - baseline)",
         "(returns + baseline)",
-        f"{EXPECTATIONS} -k formula_on_each_trajectory",
+        "tests/exact/test_rollouts.py -k less_the_baseline",
     ),
     Mutation(
         "weights, and with them the baseline, left out of one term of Lemma 1",
