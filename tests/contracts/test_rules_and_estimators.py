@@ -22,6 +22,7 @@ from pgsom.rollout import collect
 from pgsom.schemes import SCHEMES, STAGE_DATA
 from pgsom.training import TrainState, init, seed_keys, step
 from pgsom.updates import Info, UpdateRule
+from pgsom.updates.update_rule import batches_of
 from tests.exact.oracle import (
     flat,
     in_groups,
