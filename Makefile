@@ -21,7 +21,7 @@ lint: .venv/package  ## everything in `test` that runs no code of the package
 	$(BIN)/lint-imports
 
 learn: .venv/package  ## the learning tests (slow)
-	$(BIN)/pytest -n 2 -m slow
+	XLA_FLAGS= $(BIN)/pytest -n 2 -m slow
 
 mutants: .venv/package  ## sabotage single lines and see that tests go red (slow)
 	$(BIN)/python -m tests.mutations

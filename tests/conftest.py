@@ -1,9 +1,11 @@
-"""Set up before any test imports the package: the CPU, and shapes and types checked while the tests run."""
+"""Set up before any test imports the package: the CPU, quick compilation, and shapes and types checked while the tests run."""
 
 import os
 from collections.abc import Iterator
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Tests compile much and run little; `make learn` sets XLA_FLAGS itself.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
 import jax
 import jaxtyping
