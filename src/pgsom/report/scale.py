@@ -1,0 +1,56 @@
+"""An axis: where it begins and ends, its ticks, and how numbers are written beside it."""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Scale(NamedTuple):
+    """A linear axis that begins and ends at `low` and `high`, with round `ticks` on it."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+
+    def share(self, value: float) -> float:
+        """Where on the axis: 0 at its beginning, 1 at its end."""
+        return (value - self.low) / (self.high - self.low)
+
+
+def scale(values: Iterable[float | None], *, ends_at_ticks: bool) -> Scale:
+    """The axis for these values; from zero if they come near it. What is not finite does not count."""
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
+    if 0 < low <= high / 2:
+        low = 0.0
+    if low == high:
+        low, high = low - (abs(low) or 1) / 2, high + (abs(high) or 1) / 2
+    step = _round_step((high - low) / 5)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    ticks = [round(k * step, 12) for k in range(first, last + 1)]
+    if ends_at_ticks:
+        return Scale(ticks[0], ticks[-1], tuple(ticks))
+    slack = (high - low) * 1e-9
+    return Scale(low, high, tuple(tick for tick in ticks if low - slack <= tick <= high + slack))
+
+
+def written(value: float | None) -> str:
+    """A number in few characters: 200, 0.25, 15k, 1.2M."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    for size, unit in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= 10 * size or (unit == "M" and abs(value) >= size):
+            return f"{_short(value / size)}{unit}"
+    return _short(value)
+
+
+def _short(value: float) -> str:
+    """Four figures, and no zeros behind the point."""
+    text = f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
+    return text.replace("e-0", "e-").replace("-", "−") if value else "0"
+
+
+def _round_step(least: float) -> float:
+    """The smallest of 1, 2, 2.5, 5 times a power of ten that is not below `least`."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= least * (1 - 1e-9))
