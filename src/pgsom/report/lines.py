@@ -14,7 +14,7 @@ from pgsom.report.drawing import legend, note, percent, short, x_ticks
 from pgsom.report.escaping import escape, json_in_script, prose
 from pgsom.report.scale import Scale, scale, written
 
-WIDTH, HEIGHT = 1000, 260
+WIDTH, HEIGHT = 1000, 280
 """Of the drawing: the width is stretched to what there is, the height is in pixels."""
 ROWS = 11
 """Of the table of numbers below a chart."""

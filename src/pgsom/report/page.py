@@ -86,7 +86,7 @@ class Page:
         """The whole file."""
         style, script = _asset("page.css"), _asset("page.js")
         policy = (
-            f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+            f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
             "base-uri 'none'; form-action 'none'"
         )
         sections = "\n".join(map(_section, self.sections))
