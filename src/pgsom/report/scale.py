@@ -23,11 +23,11 @@ def scale(values: Iterable[float | None], *, ends_at_ticks: bool) -> Scale:
     low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
     if 0 < low <= high / 2:
         low = 0.0
-    if low == high:
+    if high - low <= 1e-9 * max(abs(low), abs(high)):
         low, high = low - (abs(low) or 1) / 2, high + (abs(high) or 1) / 2
     step = _round_step((high - low) / 5)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    ticks = [round(k * step, 12) for k in range(first, last + 1)]
+    ticks = [float(f"{k * step:.12g}") for k in range(first, last + 1)]
     if ends_at_ticks:
         return Scale(ticks[0], ticks[-1], tuple(ticks))
     slack = (high - low) * 1e-9

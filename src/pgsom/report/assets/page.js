@@ -12,7 +12,7 @@
     let low = finite.length ? finite.reduce((a, b) => Math.min(a, b)) : 0;
     let high = finite.length ? finite.reduce((a, b) => Math.max(a, b)) : 1;
     if (0 < low && low <= high / 2) low = 0;
-    if (low === high) {
+    if (high - low <= 1e-9 * Math.max(Math.abs(low), Math.abs(high))) {
       const half = (Math.abs(low) || 1) / 2;
       [low, high] = [low - half, high + half];
     }
@@ -164,9 +164,8 @@
       const across = this.shown.flatMap((series) => series.x[this.axis]);
       const x = (this.x = scale([0, ...across], false));
       const y = (this.y = scale(this.shown.flatMap(({ mean, low, high }) => [...mean, ...low, ...high]), true));
-      // The points the reader steps through: those of the curve that has the most.
-      const longest = this.shown.reduce((a, b) => (a && a.mean.length >= b.mean.length ? a : b), null);
-      this.places = longest ? longest.x[this.axis] : [];
+      // The points the reader steps through: those of any curve.
+      this.places = [...new Set(across)].sort((a, b) => a - b);
       this.part(".grid").replaceChildren(
         ...y.ticks.map((tick) => round(height(y, tick))).map((at) => svg("line", { x1: 0, x2: "100%", y1: at, y2: at })),
         ...x.ticks
