@@ -35,11 +35,12 @@ def shown(browser: Browser, file: Path) -> Iterator[Browser]:
 
 def test_the_script_draws_what_stood_there_before(shown: Browser, file: Path) -> None:
     drawn = """
+        const PLACE = ["x", "y", "text-anchor"];
         const before = new DOMParser().parseFromString(arguments[0], "text/html");
         const all = (root, selector, read) => [...root.querySelectorAll(selector)].map(read);
         const picture = (root) => [
             ...all(root, ".lines path", (path) => path.getAttribute("d")),
-            ...all(root, ".lines text", (t) => [t.textContent, ...["x", "y", "text-anchor"].map((k) => t.getAttribute(k))]),
+            ...all(root, ".lines text", (t) => [t.textContent, ...PLACE.map((k) => t.getAttribute(k))]),
             ...all(root, ".lines .grid line", (line) => ["x1", "x2", "y1", "y2"].map((k) => line.getAttribute(k))),
         ].map(String);
         return [picture(before), picture(document)];
