@@ -119,25 +119,38 @@ def test_the_drawn_points_are_the_numbers() -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.floats(-1e9, 1e9, allow_subnormal=False), min_size=1, max_size=5), st.booleans())
-def test_an_axis_holds_its_values_and_has_round_ticks(values: list[float], ends_at_ticks: bool) -> None:
-    axis = scale(values, ends_at_ticks=ends_at_ticks)
-    slack = 1e-6 * (axis.high - axis.low)
-    assert axis.low - slack <= min(values) and max(values) <= axis.high + slack
-    assert (3 if ends_at_ticks else 2) <= len(axis.ticks) <= 8
+@given(st.lists(st.floats(-1e9, 1e9, allow_subnormal=False), min_size=1, max_size=5), st.sampled_from([0.0, 0.04]))
+def test_an_axis_holds_its_values_and_has_round_ticks(values: list[float], margin: float) -> None:
+    axis = scale(values, margin=margin)
+    assert axis.low <= min(values) and max(values) <= axis.high
+    assert 2 <= len(axis.ticks) <= 7
+    assert axis.low - 1e-6 * (axis.high - axis.low) <= axis.ticks[0]
+    assert axis.ticks[-1] <= axis.high + 1e-6 * (axis.high - axis.low)
     steps = np.diff(axis.ticks)
     assert np.allclose(steps, steps[0], rtol=1e-3, atol=0)
     mantissa = steps[0] / 10 ** math.floor(math.log10(steps[0]) + 1e-9)
     assert min(abs(mantissa - good) for good in (1, 2, 2.5, 5)) < 1e-3
-    if ends_at_ticks:
-        assert (axis.low, axis.high) == (axis.ticks[0], axis.ticks[-1])
 
 
-def test_an_axis_begins_at_zero_if_that_is_near() -> None:
-    assert scale([100.0, 400.0], ends_at_ticks=True).low == 0
-    assert scale([380.0, 400.0], ends_at_ticks=True).low == 380
-    assert scale([-1.0, 400.0], ends_at_ticks=True).low == -100
-    assert scale([], ends_at_ticks=True)[:2] == scale([math.nan], ends_at_ticks=True)[:2] == (0, 1)
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [
+        ([100, 400], (0, 100, 200, 300, 400)),
+        ([380, 400], (380, 385, 390, 395, 400)),
+        ([-1, 400], (0, 100, 200, 300, 400)),
+        ([0, 1e-9], (0, 2e-10, 4e-10, 6e-10, 8e-10, 1e-9)),
+        ([7, 7], (4, 6, 8, 10)),
+        ([math.nan], (0, 0.2, 0.4, 0.6, 0.8, 1)),
+        ([], (0, 0.2, 0.4, 0.6, 0.8, 1)),
+    ],
+)
+def test_the_ticks_of_an_axis(values: list[float], ticks: tuple[float, ...]) -> None:
+    assert np.allclose(scale(values).ticks, ticks, rtol=1e-9, atol=0)
+
+
+def test_an_axis_has_no_margin_beyond_zero() -> None:
+    assert scale([0, 100], margin=0.1)[:2] == (0, 110)
+    assert scale([-100, 0], margin=0.1)[:2] == (-110, 0)
 
 
 @pytest.mark.parametrize(

@@ -77,9 +77,9 @@ def test_a_legend_entry_hides_its_curve_and_the_axis_follows(shown: Browser) -> 
     names = "return [...document.querySelector('.curves').children].map((curve) => curve.dataset.name)"
     top = "return document.querySelector('.y-axis').lastElementChild.textContent"
     second = ".legend button:nth-child(2)"
-    assert (shown.run(names), shown.run(top)) == (["first word", "second"], "1250")
+    assert (shown.run(names), shown.run(top)) == (["first word", "second"], "1000")
     shown.click(second)
-    assert (shown.run(names), shown.run(top)) == (["first word"], "125")
+    assert (shown.run(names), shown.run(top)) == (["first word"], "100")
     assert shown.run("return document.querySelector(arguments[0]).getAttribute('aria-pressed')", second) == "false"
     shown.point(".plot", 0.5)
     assert "second" not in shown.text(".readout")
@@ -87,7 +87,7 @@ def test_a_legend_entry_hides_its_curve_and_the_axis_follows(shown: Browser) -> 
     assert shown.run(names) == []
     shown.point(".plot", 0.4)
     shown.click(second)
-    assert (shown.run(names), shown.run(top)) == (["second"], "1250")
+    assert (shown.run(names), shown.run(top)) == (["second"], "1000")
 
 
 def test_the_axis_switches(shown: Browser) -> None:

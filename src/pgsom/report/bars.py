@@ -14,7 +14,7 @@ HEIGHT = 24
 def bar_chart_markup(chart: BarChart) -> str:
     """Title, legend, a row for each bar, axis, note."""
     everything = [value for bar in chart.bars for value in _values(bar)]
-    x = scale(everything, ends_at_ticks=True)
+    x = scale(everything, margin=0.03)
     groups = {bar.group: bar.colour for bar in chart.bars if bar.group}
     switch = legend([(name, colour, "") for name, colour in groups.items()]) if len(groups) > 1 else ""
     rows = "".join(

@@ -16,6 +16,8 @@ from pgsom.report.scale import Scale, scale, written
 
 WIDTH, HEIGHT = 1000, 280
 """Of the drawing: the width is stretched to what there is, the height is in pixels."""
+MARGIN = 0.04
+"""Above and below the curves, as a share of their span."""
 ROWS = 11
 """Of the table of numbers below a chart."""
 
@@ -45,7 +47,7 @@ def scales(series: Sequence[Series], axis: str) -> tuple[Scale, Scale]:
     """The axes on which all of `series` fit; across from zero."""
     across = [0.0, *(position for one in series for position in numbers(one.x[axis]).tolist())]
     along = [value for one in series for part in (one.mean, one.low, one.high) for value in numbers(part).tolist()]
-    return scale(across, ends_at_ticks=False), scale(along, ends_at_ticks=True)
+    return scale(across), scale(along, margin=MARGIN)
 
 
 def _y_ticks(y: Scale) -> str:

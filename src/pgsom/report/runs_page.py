@@ -129,7 +129,7 @@ def _finals(runs: Sequence[Run]) -> list[Block]:
 
 def _returns(runs: Sequence[Run]) -> list[Block]:
     title = f"Learning curves on {runs[0].result.settings.environment}"
-    return [_chart(runs, "episode_return", title, "return")]
+    return [_chart(runs, "episode_return", title, "return", _how_drawn(runs))]
 
 
 def _diagnostics(runs: Sequence[Run]) -> list[Block]:
@@ -137,14 +137,10 @@ def _diagnostics(runs: Sequence[Run]) -> list[Block]:
     names = [name for name in metric_names() if name not in COUNTERS]
     still = {name: value for name in names if (value := _only_value(runs, name)) is not None}
     environment = runs[0].result.settings.environment
-    charts = [
-        _chart(runs, name, f"{_titled(name)} on {environment}", name.replace("_", " "))
-        for name in names
-        if name not in still
-    ]
+    charts = [_chart(runs, name, _titled(name), name.replace("_", " ")) for name in names if name not in still]
     said = "; ".join(f"{_titled(name).lower()}: {value:g}" for name, value in still.items())
     constant: list[Block] = [Text(f"Constant throughout on {environment}: {said}.")] if still else []
-    return [Columns(charts), *constant]
+    return [Text(f"On {environment}. {_how_drawn(runs)}"), Columns(charts), *constant]
 
 
 def _only_value(runs: Sequence[Run], name: str) -> float | None:
@@ -157,7 +153,7 @@ def _titled(name: str) -> str:
     return DIAGNOSTICS.get(name, name.replace("_", " "))
 
 
-def _chart(runs: Sequence[Run], name: str, title: str, y_label: str) -> LineChart:
+def _chart(runs: Sequence[Run], name: str, title: str, y_label: str, note: str = "") -> LineChart:
     shades = _colours(runs)
     dashes: list[Dash] = [*DASHES]  # type: ignore[list-item]  # its keys are the dashes
     curves = [
@@ -165,7 +161,7 @@ def _chart(runs: Sequence[Run], name: str, title: str, y_label: str) -> LineChar
         for index, (run, colour) in enumerate(zip(runs, shades, strict=True))
     ]
     axes = {axis: AGAINST[axis] for axis in ("updates", "episodes", "env_steps")}
-    return LineChart(title, axes, y_label, curves, _interval_note(runs) + _window_note(runs))
+    return LineChart(title, axes, y_label, curves, note)
 
 
 def _curve(run: Run, name: str, colour: str, dash: Dash) -> Series:
@@ -203,20 +199,21 @@ def _window(updates: int) -> int:
     return max(1, updates // 100)
 
 
-def _window_note(runs: Sequence[Run]) -> str:
-    windows = sorted({_window(run.result.returns.shape[1]) for run in runs})
-    if windows == [1]:
-        return ""
-    said = " to ".join(str(window) for window in dict.fromkeys((windows[0], windows[-1])))
-    return f" Running mean of {said} updates."
+def _how_drawn(runs: Sequence[Run]) -> str:
+    """What line and band are, and where they stand."""
+    windows = [_window(run.result.returns.shape[1]) for run in runs]
+    running = f" Running mean of {_span(windows)} updates." if max(windows) > 1 else ""
+    return f"{_interval_note(runs)} Environment steps are the mean over seeds.{running}"
 
 
 def _interval_note(runs: Sequence[Run]) -> str:
-    counts = sorted({len(run.result.seeds) for run in runs})
-    if counts == [1]:
-        return "One seed: no interval."
-    said = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
-    return f"Mean over {said} seeds with its 95 % bootstrap interval; steps are the mean over seeds."
+    counts = [len(run.result.seeds) for run in runs]
+    return "One seed: no interval." if max(counts) == 1 else f"Mean over {_span(counts)} seeds with its 95 % interval."
+
+
+def _span(counts: Sequence[int]) -> str:
+    """6, or 6 to 12."""
+    return " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
 
 
 def _colours(runs: Sequence[Run]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Scale(NamedTuple):
-    """A linear axis that begins and ends at `low` and `high`, with round `ticks` on it."""
+    """A linear axis from `low` to `high`, with round `ticks` on it."""
 
     low: float
     high: float
@@ -17,21 +17,22 @@ class Scale(NamedTuple):
         return (value - self.low) / (self.high - self.low)
 
 
-def scale(values: Iterable[float | None], *, ends_at_ticks: bool) -> Scale:
-    """The axis for these values; from zero if they come near it. What is not finite does not count."""
+def scale(values: Iterable[float | None], *, margin: float = 0.0) -> Scale:
+    """The axis for these values, with this share of their span around them; from zero if they come near it.
+
+    What is not finite does not count, and there is no margin beyond zero.
+    """
     finite = [value for value in values if value is not None and math.isfinite(value)]
     low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
     if 0 < low <= high / 2:
         low = 0.0
     if high - low <= 1e-9 * max(abs(low), abs(high)):
         low, high = low - (abs(low) or 1) / 2, high + (abs(high) or 1) / 2
-    step = _round_step((high - low) / 5)
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    ticks = [float(f"{k * step:.12g}") for k in range(first, last + 1)]
-    if ends_at_ticks:
-        return Scale(ticks[0], ticks[-1], tuple(ticks))
-    slack = (high - low) * 1e-9
-    return Scale(low, high, tuple(tick for tick in ticks if low - slack <= tick <= high + slack))
+    around = margin * (high - low)
+    low, high = low - around * (low != 0), high + around * (high != 0)
+    step, slack = _round_step((high - low) / 6), (high - low) * 1e-9
+    first, last = math.ceil((low - slack) / step), math.floor((high + slack) / step)
+    return Scale(low, high, tuple(float(f"{k * step:.12g}") for k in range(first, last + 1)))
 
 
 def written(value: float | None) -> str:

@@ -2,12 +2,13 @@
 /* Brings the charts of a page to life: hover and arrow keys read values off, legend entries hide curves, buttons
    switch the axis. A line chart is drawn as `lines.py` drew it, in shares of the width, so nothing depends on its size. */
 (() => {
-  /* The size of the drawings, as `lines.py` set it. */
+  const MARGIN = 0.04; // as in lines.py
+  // The size of the drawings, as lines.py set it.
   const { width: WIDTH, height: HEIGHT } = document.querySelector(".curves")?.viewBox.baseVal ?? {};
 
   /* Axes and numbers, as in scale.py. */
 
-  function scale(values, endsAtTicks) {
+  function scale(values, margin) {
     const finite = values.filter(Number.isFinite);
     let low = finite.length ? finite.reduce((a, b) => Math.min(a, b)) : 0;
     let high = finite.length ? finite.reduce((a, b) => Math.max(a, b)) : 1;
@@ -16,16 +17,12 @@
       const half = (Math.abs(low) || 1) / 2;
       [low, high] = [low - half, high + half];
     }
-    const step = roundStep((high - low) / 5);
-    const first = Math.floor(low / step + 1e-9), last = Math.ceil(high / step - 1e-9);
+    const around = margin * (high - low);
+    const begin = low - around * (low !== 0), end = high + around * (high !== 0);
+    const step = roundStep((end - begin) / 6), slack = (end - begin) * 1e-9;
+    const first = Math.ceil((begin - slack) / step), last = Math.floor((end + slack) / step);
     const ticks = Array.from({ length: last - first + 1 }, (_, k) => (first + k) * step);
-    const slack = (high - low) * 1e-9;
-    const [begin, end] = endsAtTicks ? [ticks[0], ticks[ticks.length - 1]] : [low, high];
-    return {
-      begin, end,
-      ticks: ticks.filter((tick) => begin - slack <= tick && tick <= end + slack),
-      share: (value) => (value - begin) / (end - begin),
-    };
+    return { begin, end, ticks, share: (value) => (value - begin) / (end - begin) };
   }
 
   function roundStep(least) {
@@ -162,8 +159,8 @@
 
     draw() {
       const across = this.shown.flatMap((series) => series.x[this.axis]);
-      const x = (this.x = scale([0, ...across], false));
-      const y = (this.y = scale(this.shown.flatMap(({ mean, low, high }) => [...mean, ...low, ...high]), true));
+      const x = (this.x = scale([0, ...across], 0));
+      const y = (this.y = scale(this.shown.flatMap(({ mean, low, high }) => [...mean, ...low, ...high]), MARGIN));
       // The points the reader steps through: those of any curve.
       this.places = [...new Set(across)].sort((a, b) => a - b);
       this.part(".grid").replaceChildren(
