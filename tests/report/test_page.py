@@ -28,7 +28,8 @@ from pgsom.report.scale import scale, written
 from tests.report.conftest import AXES, UPDATES, curve, example
 
 HOSTILE = (
-    "</script></style></title><script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;\u2028\u202e\x00--> <!--"
+    "<!--<script </script </script></style></title><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+    "&amp;\u2028\u202e\x00--> <!--"
 )
 
 
@@ -69,7 +70,9 @@ def test_hostile_text_changes_nothing_but_text() -> None:
     plain, hostile = Skeleton(example().html()), Skeleton(example(HOSTILE).html())
     assert hostile.tags == plain.tags
     assert hostile.shown == plain.shown.replace("word", HOSTILE)
-    data = [json.loads(text) for kind, text in hostile.raw if kind == "application/json"]
+    written = [text for kind, text in hostile.raw if kind == "application/json"]
+    assert not set("<>&\u2028") & set("".join(written))
+    data = [json.loads(text) for text in written]
     assert [chart["series"][0]["name"] for chart in data] == [f"first {HOSTILE}"] * 2
 
 

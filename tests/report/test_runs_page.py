@@ -82,6 +82,13 @@ def test_every_metric_is_drawn_or_said_to_be_constant(folders: list[Path]) -> No
     assert "effective episodes of the last stage: 4" in said and "updates left out: 0" in said
 
 
+def test_a_diagnostic_is_the_mean_of_its_metric(folders: list[Path]) -> None:
+    result = pgsom.load(folders[0])
+    for chart in block(runs_page(folders[:1]), "diagnostics", Columns).blocks:
+        values = metric(result, chart.y_label.replace(" ", "_"))
+        assert np.allclose(chart.series[0].mean, values.mean(axis=0)), chart.title
+
+
 def test_environments_are_not_mixed_in_one_chart(folders: list[Path]) -> None:
     page = runs_page(folders)
     charts = [block(page, "curves", LineChart, number) for number in (0, 1)]
@@ -133,9 +140,9 @@ def test_versions_are_those_of_the_runs(folders: list[Path], tmp_path: Path) -> 
 
 
 def test_smoothing_leaves_out_what_is_not_finite() -> None:
-    values = np.array([[1.0, np.nan, 3.0, 5.0, np.inf], [np.nan, np.nan, 2.0, 4.0, 6.0]])
-    found = smoothed(values, np.array([0, 1, 3, 4]), 2)
-    assert np.array_equal(found, [[1, 1, 4, 5], [np.nan, np.nan, 3, 5]], equal_nan=True)
+    values = np.array([[1.0, np.nan, 3.0, 5.0, np.inf], [np.nan, np.nan, 2.0, 4.0, 6.0], [2.0, 4.0, 9.0, 5.0, 1.0]])
+    found = smoothed(values, np.array([0, 1, 3, 4]), 3)
+    assert np.array_equal(found, [[1, 1, 4, 4], [np.nan, np.nan, 3, 4], [2, 3, 6, 5]], equal_nan=True)
 
 
 def test_an_update_without_a_gradient_is_a_gap(
