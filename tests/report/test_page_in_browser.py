@@ -140,6 +140,8 @@ def test_no_width_needs_scrolling_sideways(browser: Browser, tmp_path: Path, wid
     browser.point(".plot", 0.9)
     assert browser.run("return document.documentElement.scrollWidth") <= width
     assert browser.run("return document.querySelector('.plot').getBoundingClientRect().width") > width / 3.5
+    inside = "const box = document.querySelector('.readout'); return box.scrollWidth <= box.clientWidth"
+    assert browser.run(inside)
 
 
 @pytest.mark.parametrize("dark", [False, True])

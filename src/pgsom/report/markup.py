@@ -65,10 +65,11 @@ def _table(block: Table) -> str:
         for name, place in zip(block.columns, classes, strict=True)
     )
     body = "\n".join(f"<tr>{_cells(block, row, classes)}</tr>" for row in block.rows)
-    caption = f"<caption>{prose(block.caption)}</caption>" if block.caption else ""
+    # Beside the table rather than in it, so that it does not scroll away with the columns.
+    caption = f'<p class="caption">{prose(block.caption)}</p>\n' if block.caption else ""
     label = escape(block.caption) or "table"
     return (
-        f'{_tally(block)}<div class="scroll" role="region" aria-label="{label}" tabindex="0"><table>{caption}'
+        f'{_tally(block)}{caption}<div class="scroll" role="region" aria-label="{label}" tabindex="0"><table>'
         f"<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>"
     )
 
