@@ -137,8 +137,9 @@ def test_no_width_needs_scrolling_sideways(browser: Browser, tmp_path: Path, wid
     file = example("along_" + "word" * 30).write(tmp_path / "page.html")
     browser.look(width=width, height=800)
     browser.open(file)
-    browser.point(".plot", 0.9)
+    browser.point(".plot", 0.45)
     assert browser.run("return document.documentElement.scrollWidth") <= width
+    assert browser.run("return document.querySelector('.readout').getBoundingClientRect().right") <= width
     assert browser.run("return document.querySelector('.plot').getBoundingClientRect().width") > width / 3.5
     inside = "const box = document.querySelector('.readout'); return box.scrollWidth <= box.clientWidth"
     assert browser.run(inside)
