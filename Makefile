@@ -1,4 +1,4 @@
-# Needs make and Python 3.11 or newer; everything else goes into .venv.
+# Needs make and Python 3.11 or newer; everything else goes into .venv, but for the browser of some tests.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -6,12 +6,12 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help test lint learn mutants bench peers paper requirements clean .venv
+.PHONY: help test lint browser learn mutants bench peers paper requirements clean .venv
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z.]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
-test: lint  ## what CI runs: format, lint, types, import contracts, tests
+test: lint browser  ## what CI runs: format, lint, types, import contracts, tests
 	$(BIN)/pytest -n 2
 
 lint: .venv/package  ## everything in `test` that runs no code of the package
@@ -19,6 +19,14 @@ lint: .venv/package  ## everything in `test` that runs no code of the package
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The tests of report pages need Chromium. Where it is missing and root may install it, it is; otherwise they say so.
+browser:  ## Chromium and its driver, by apt, if they are missing and may be installed
+	@command -v chromedriver >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && command -v apt-get && $(APT) update \
+		&& $(APT) install --yes --no-install-recommends chromium chromium-driver; } >/dev/null 2>&1 \
+		|| echo "no Chromium with its driver: the tests of report pages in a browser will not be run"
+
+APT := DEBIAN_FRONTEND=noninteractive timeout 240 apt-get -o Acquire::Retries=1 -o Acquire::http::Timeout=20
 
 learn: .venv/package  ## the learning tests (slow)
 	XLA_FLAGS= $(BIN)/pytest -n 2 -m slow

@@ -10,9 +10,9 @@ import pgsom
 from pgsom.report.figures import (
     AGAINST,
     COLOURS,
-    _colours,
     _on_one_grid,
     _running_mean,
+    colours,
     column_figure,
     learning_curve,
     legend_above,
@@ -61,9 +61,9 @@ def test_running_mean() -> None:
 
 def test_colours_are_the_methods_own_and_differ(result: pgsom.Result) -> None:
     names = ["reinforce", "reinforce, clipped", "pg-som"]
-    colours = _colours([result] * 3, names)
-    assert colours[0] == COLOURS["reinforce"] and colours[2] == COLOURS["pg-som"]
-    assert len(set(colours)) == 3
+    chosen = colours([result] * 3, names)
+    assert chosen[0] == COLOURS["reinforce"] and chosen[2] == COLOURS["pg-som"]
+    assert len(set(chosen)) == 3
 
 
 def test_the_legend_names_each_method_once(result: pgsom.Result) -> None:

@@ -13,8 +13,8 @@ SEEDS = "accepted is a whole number, or different ones such as 0,2,5"
 
 # The words after `pgsom`, and the whole line. The environment is small wherever one is built before the error shows.
 COMMAND_LINES = [
-    ("", "pgsom: a command is missing; accepted are train, paper, list (or --help)"),
-    ("trian", "pgsom: command='trian': accepted are train, paper, list; did you mean 'train'?"),
+    ("", "pgsom: a command is missing; accepted are train, report, paper, list (or --help)"),
+    ("trian", "pgsom: command='trian': accepted are train, report, paper, list; did you mean 'train'?"),
     ("--versoin", "pgsom: option='--versoin': unknown; did you mean '--version'?"),
     ("--version=2", "pgsom: version='2': accepted is --version alone, without a value"),
     (
@@ -124,6 +124,15 @@ COMMAND_LINES = [
         "train --config nowhere.toml",
         "pgsom train: config='nowhere.toml': cannot be read (No such file or directory); accepted is a TOML file",
     ),
+    (
+        "report",
+        "pgsom report: a run is missing; accepted are folders of saved runs, as pgsom train --out makes them",
+    ),
+    (
+        "report nowhere",
+        "pgsom report: run='nowhere': accepted is the folder of a saved run, with settings.toml in it",
+    ),
+    ("report --ot x.html", "pgsom report: option='--ot': unknown; did you mean '--out'?"),
     (
         "list methds",
         f"pgsom list: section='methds': accepted are {SECTIONS}; did you mean 'methods'?",

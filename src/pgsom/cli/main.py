@@ -15,6 +15,7 @@ from pgsom.cli.arguments import FLAG, Option, help_text, read_arguments
 # A command's module is imported when it runs. It has ``run(arguments) -> exit code``.
 COMMANDS = {
     "train": ("pgsom.cli.train", "train policies on an environment, several seeds side by side"),
+    "report": ("pgsom.cli.report", "one interactive page of saved runs"),
     "paper": ("pgsom.cli.paper", "the paper's experiment, beside its printed table"),
     "list": ("pgsom.cli.listing", "environments, methods, estimators, schemes and the rest, one line each"),
 }

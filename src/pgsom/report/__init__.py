@@ -1,1 +1,1 @@
-"""Figures."""
+"""What was found, for people: figures, tables, pages."""

@@ -86,7 +86,7 @@ def learning_curve(
     if not results or len(names) != len(results):
         raise wrong("labels", names, f"accepted is one for each of {len(results)} results, at least one")
     windows = [max(1, result.returns.shape[1] // 100) for result in results]
-    for result, name, colour, window in zip(results, names, _colours(results, names), windows, strict=True):
+    for result, name, colour, window in zip(results, names, colours(results, names), windows, strict=True):
         x, curves = _on_one_grid(result, window, against)
         _draw(axes, x, curves, name, colour, each_seed=len(results) <= 2)
     axes.set_xlabel(AGAINST[against])
@@ -171,7 +171,7 @@ def _running_mean(values: NDArray[Any], window: int) -> NDArray[np.float64]:
     return smooth
 
 
-def _colours(results: Sequence[Result], names: Sequence[str]) -> list[str]:
+def colours(results: Sequence[Result], names: Sequence[str]) -> list[str]:
     """The method's own colour for the first of its results, the free ones for the rest."""
     chosen: list[str] = []
     for result, name in zip(results, names, strict=True):
