@@ -1,4 +1,4 @@
-"""Set up before any test imports the package: the CPU, quick compilation, and shapes and types checked while the tests run."""
+"""Set up before any test imports the package: CPU, quick compilation, shapes and types checked while tests run."""
 
 import os
 from collections.abc import Iterator
