@@ -28,7 +28,17 @@ if TYPE_CHECKING:
         dense,
         diagonal,
     )
-    from pgsom.environments import Box, Discrete, Environment, FiniteMDP, Step, enumerate_trajectories, random_mdp
+    from pgsom.environments import (
+        Box,
+        Discrete,
+        Environment,
+        FiniteMDP,
+        MultiBinary,
+        MultiDiscrete,
+        Step,
+        enumerate_trajectories,
+        random_mdp,
+    )
     from pgsom.environments import make as make_environment
     from pgsom.environments import register as register_environment
     from pgsom.methods import Common, Method, adam, assemble, hessian_pg, make_method, pg_som, reinforce, runge_kutta_pg
@@ -57,6 +67,8 @@ _MODULES = {
         "Discrete",
         "Environment",
         "FiniteMDP",
+        "MultiBinary",
+        "MultiDiscrete",
         "Step",
         "enumerate_trajectories",
         "random_mdp",

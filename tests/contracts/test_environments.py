@@ -17,6 +17,8 @@ from pgsom.environments import (
     Environment,
     FiniteMDP,
     GymnaxEnvironment,
+    MultiBinary,
+    MultiDiscrete,
     Step,
     available,
     chain,
@@ -243,6 +245,9 @@ def test_derived_constants_follow_the_masses(changes: dict[str, float]) -> None:
         (lambda: register("new", 3, ""), "factory=3: accepted is a function that returns an environment"),
         (lambda: Box((2,), (0.0,), 1.0), "low=(0.0,): accepted is one number or a tuple of 2"),
         (lambda: Discrete(0), "n=0: accepted is a whole number >= 1"),
+        (lambda: MultiDiscrete(()), "n=(): accepted is at least one number of choices"),
+        (lambda: MultiDiscrete((3, 0)), "n=0: accepted is a whole number >= 1"),
+        (lambda: MultiBinary(0), "n=0: accepted is a whole number >= 1"),
     ],
 )
 @pytest.mark.usefixtures("unchecked")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         enumerate_trajectories,
         trajectory_probabilities,
     )
-    from pgsom.environments.environment import Box, Discrete, Environment, Spec, Step
+    from pgsom.environments.environment import Box, Discrete, Environment, MultiBinary, MultiDiscrete, Spec, Step
     from pgsom.environments.exact import (
         exact_gradient,
         exact_hessian,
@@ -38,6 +38,8 @@ __all__ = [
     "FiniteMDP",
     "FiniteState",
     "GymnaxEnvironment",
+    "MultiBinary",
+    "MultiDiscrete",
     "Spec",
     "Step",
     "available",
@@ -60,7 +62,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "environment": ("Box", "Discrete", "Environment", "Spec", "Step"),
+    "environment": ("Box", "Discrete", "Environment", "MultiBinary", "MultiDiscrete", "Spec", "Step"),
     "finite_mdp": ("FiniteMDP", "FiniteState"),
     "exact": ("exact_gradient", "exact_hessian", "exact_return", "exact_values", "softmax_policy"),
     "enumeration": (

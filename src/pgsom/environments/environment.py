@@ -61,7 +61,49 @@ class Discrete:
         return "int32"
 
 
-Spec = Box | Discrete
+@dataclass(frozen=True)
+class MultiDiscrete:
+    """Several integers at once, the i-th one of 0, …, n[i] − 1, as an int32 vector."""
+
+    n: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.n:
+            raise wrong("n", self.n, "accepted is at least one number of choices")
+        object.__setattr__(self, "n", tuple(check_count("n", choices) for choices in self.n))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One entry for each choice."""
+        return (len(self.n),)
+
+    @property
+    def dtype(self) -> Any:
+        """Like `Discrete`'s."""
+        return "int32"
+
+
+@dataclass(frozen=True)
+class MultiBinary:
+    """`n` switches, each 0 or 1, as an int32 vector."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", check_count("n", self.n))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One entry for each switch."""
+        return (self.n,)
+
+    @property
+    def dtype(self) -> Any:
+        """Like `Discrete`'s."""
+        return "int32"
+
+
+Spec = Box | Discrete | MultiDiscrete | MultiBinary
 
 
 class Step(NamedTuple):
