@@ -7,7 +7,7 @@ import jax
 from jax import Array
 
 from pgsom.checks import check_choice, wrong
-from pgsom.environments import Box, Discrete, Environment
+from pgsom.environments import Discrete, Environment, Spec
 from pgsom.policies.distributions import Categorical, Distribution
 from pgsom.policies.networks import MLP, FunctionNetwork, Network, Params, linear_logistic, tabular_softmax
 
@@ -100,7 +100,7 @@ def _fitting(policy: Policy, environment: Environment) -> Policy:
     return policy
 
 
-def _flat_size(name: str, observed: Box) -> int:
+def _flat_size(name: str, observed: Spec) -> int:
     if len(observed.shape) != 1:
         raise wrong("environment", name, f"accepted are flat observations; its shape is {observed.shape}")
     return observed.shape[0]
