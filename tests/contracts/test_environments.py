@@ -16,28 +16,40 @@ from pgsom.environments import (
     Discrete,
     Environment,
     FiniteMDP,
+    Flattened,
     GymnaxEnvironment,
     MultiBinary,
     MultiDiscrete,
     Step,
     available,
     chain,
+    double_integrator,
+    flattened,
     make,
     names,
     random_mdp,
     register,
     registry,
 )
+from pgsom.environments.gymnax_catalogue import GYMNAX
 
 OTHERS = {
     "CartPole-v1 with a heavy pole": lambda: make("CartPole-v1", masspole=0.5, max_steps_in_episode=50),
     "Acrobot-v1 with noise": lambda: make("Acrobot-v1", torque_noise_max=0.5, max_steps_in_episode=50),
+    "infinite control": lambda: double_integrator(horizon=None, discount=0.5),
     "infinite horizon": lambda: random_mdp(np.random.default_rng(0), 3, 2, None, 0.5, terminal_states=1),
 }
 BUILDERS = {name: (lambda name=name: make(name)) for name in names()} | OTHERS
+# One of each family of gymnax stands for the others; the rest are slow to compile and get one test of their own.
+SAMPLE = ("Pendulum-v1", "MountainCarContinuous-v0", "FrozenLake-misc", "Catch-bsuite", "PointRobot-misc")
+QUICK = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", *SAMPLE)
 
 
-@pytest.fixture(params=BUILDERS, name="build")
+def marked(name: str) -> Any:
+    return pytest.param(name, marks=pytest.mark.slow) if name in GYMNAX and name not in QUICK else name
+
+
+@pytest.fixture(params=[marked(name) for name in BUILDERS], name="build")
 def _build(request: pytest.FixtureRequest) -> Any:
     return BUILDERS[request.param]
 
@@ -48,8 +60,14 @@ def _environment(build: Any) -> Environment:
 
 
 def random_action(key: jax.Array, spec: Any) -> jax.Array:
-    assert isinstance(spec, Discrete)
-    return jax.random.randint(key, (), 0, spec.n, jnp.int32)
+    if isinstance(spec, Discrete):
+        return jax.random.randint(key, (), 0, spec.n, jnp.int32)
+    low, high = jnp.maximum(jnp.asarray(spec.low, float), -1.0), jnp.minimum(jnp.asarray(spec.high, float), 1.0)
+    return jax.random.uniform(key, spec.shape, float, low, high)
+
+
+def some_action(spec: Any) -> jax.Array:
+    return jnp.int32(1) if isinstance(spec, Discrete) else jnp.full(spec.shape, 0.5)
 
 
 def roll(environment: Environment, key: jax.Array, length: int) -> Step:
@@ -86,7 +104,7 @@ def test_shapes_and_dtypes_are_those_of_the_specs_and_never_change(build: Any, d
 
 def check_shapes_and_dtypes(environment: Environment) -> None:
     state, observation = environment.reset(jax.random.key(0))
-    step = environment.step(jax.random.key(1), state, jnp.int32(0))
+    step = environment.step(jax.random.key(1), state, some_action(environment.action))
     assert signature(step.state) == signature(state)
     assert signature(step.observation) == signature(observation)
     assert observation.shape == environment.observation.shape
@@ -101,11 +119,38 @@ def test_observations_lie_within_the_spec_until_the_episode_ends(environment: En
     steps = jax.vmap(lambda key: roll(environment, key, 60))(jax.random.split(jax.random.key(0), 20))
     running = np.cumsum(steps.terminated | steps.truncated, axis=1) == 0
     seen = np.asarray(steps.observation)[running]
-    spec = environment.observation
+    check_bounds(environment.observation, seen)
+
+
+def check_bounds(spec: Any, seen: np.ndarray) -> None:
     if isinstance(spec, Discrete):
         assert np.all((seen >= 0) & (seen < spec.n))
     else:
         assert np.all((seen >= np.asarray(spec.low) - 1e-6) & (seen <= np.asarray(spec.high) + 1e-6))
+
+
+HEAVY = ("Asterix-MinAtar", "Freeway-MinAtar", "Seaquest-MinAtar", "SpaceInvaders-MinAtar")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if n in HEAVY else n for n in GYMNAX if n not in QUICK],
+)
+def test_the_others_in_one_rollout(name: str) -> None:
+    """Shapes, dtypes, bounds and the time limit, in one compiled program each."""
+    environment = make(name)
+    state, observation = jax.eval_shape(environment.reset, jax.random.key(0))
+    steps = jax.jit(lambda key: roll(environment, key, environment.horizon + 1))(jax.random.key(0))
+    assert jax.tree.map(lambda leaf: (leaf.shape[1:], leaf.dtype), steps.state) == jax.tree.map(
+        lambda leaf: (leaf.shape, leaf.dtype), state
+    )
+    assert isinstance(environment.observation, Box) and environment.observation.shape == observation.shape
+    assert len(observation.shape) == 1 and steps.observation.dtype == observation.dtype
+    assert observation.dtype == jnp.zeros((), environment.observation.dtype).dtype
+    assert np.array_equal(steps.truncated, np.arange(1, environment.horizon + 2) >= environment.horizon)
+    running = np.cumsum(np.asarray(steps.terminated | steps.truncated)) == 0
+    check_bounds(environment.observation, np.asarray(steps.observation)[running])
+    assert np.all(np.isfinite(steps.reward)) and steps.reward.shape == (environment.horizon + 1,)
 
 
 def test_truncation_falls_exactly_on_the_horizon(environment: Environment) -> None:
@@ -118,7 +163,7 @@ def test_truncation_falls_exactly_on_the_horizon(environment: Environment) -> No
 def test_jit_and_vmap_change_nothing(environment: Environment) -> None:
 
     def first_step(key: jax.Array) -> Step:
-        return environment.step(key, environment.reset(key)[0], jnp.int32(1))
+        return environment.step(key, environment.reset(key)[0], some_action(environment.action))
 
     keys = jax.random.split(jax.random.key(3), 3)
     together = jax.jit(jax.vmap(first_step))(keys)
@@ -223,6 +268,9 @@ def test_derived_constants_follow_the_masses(changes: dict[str, float]) -> None:
     ("wrong_call", "message"),
     [
         (lambda: make("CartPole"), "; did you mean 'CartPole-v1'?"),
+        (lambda: make("brx:ant"), "accepted before the colon are "),
+        (lambda: make("brx:ant"), "; did you mean 'brax'?"),
+        (lambda: make("brax:"), "environment='brax:': the name after brax: is missing"),
         (lambda: make("cartpole-v1"), "; did you mean 'CartPole-v1'?"),
         (lambda: make("three_state"), "; did you mean 'three-state'?"),
         (lambda: make("CartPole-v1", mass_pole=1.0), "parameter='mass_pole': unknown; accepted are "),
@@ -295,3 +343,56 @@ def test_listing_imports_nothing_heavy() -> None:
         "e.make('chain'); assert 'gymnax' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+@dataclass(frozen=True)
+class Showing:
+    """Shows one thing of any spec."""
+
+    observation: Any
+    shown: tuple[Any, ...]
+    name: str = "showing"
+    horizon: int = 3
+
+    @property
+    def action(self) -> Discrete:
+        return Discrete(2)
+
+    def reset(self, key: Any) -> Any:
+        return jnp.zeros((), jnp.int32), jnp.asarray(self.shown, self.observation.dtype).reshape(self.observation.shape)
+
+    def step(self, key: Any, state: Any, action: Any) -> Step:
+        seen = self.reset(key)[1]
+        return Step(state + 1, seen, jnp.zeros(()), jnp.asarray(False), state + 1 >= self.horizon)
+
+
+@pytest.mark.parametrize(
+    ("spec", "shown", "vector", "low", "high"),
+    [
+        (Box((2, 2), (0.0, 1.0, 2.0, 3.0), 9.0), (4.0, 5.0, 6.0, 7.0), (4, 5, 6, 7), (0.0, 1.0, 2.0, 3.0), 9.0),
+        (Discrete(4), (2,), (0, 0, 1, 0), 0.0, 1.0),
+        (MultiDiscrete((2, 3)), (1, 0), (0, 1, 1, 0, 0), 0.0, 1.0),
+        (MultiBinary(3), (1, 0, 1), (1, 0, 1), 0.0, 1.0),
+    ],
+)
+def test_observations_are_laid_out(spec: Any, shown: Any, vector: Any, low: Any, high: Any) -> None:
+    flat = Flattened(Showing(spec, shown))
+    state, first = flat.reset(jax.random.key(0))
+    step = flat.step(jax.random.key(0), state, jnp.int32(0))
+    assert np.array_equal(first, vector) and np.array_equal(step.observation, vector)
+    assert flat.observation == Box((len(vector),), low, high) and flat.horizon == 3 and flat.name == "showing"
+    assert flat == Flattened(Showing(spec, shown)) and hash(flat) == hash(Flattened(Showing(spec, shown)))
+    check_shapes_and_dtypes(flat)
+
+
+def test_only_what_is_no_vector_is_laid_out() -> None:
+    assert isinstance(make("CartPole-v1"), GymnaxEnvironment) and isinstance(make("FrozenLake-misc"), GymnaxEnvironment)
+    assert make("Catch-bsuite", max_steps_in_episode=7).horizon == 7 and isinstance(make("Catch-bsuite"), Flattened)
+    mdp = chain()
+    assert flattened(mdp) is mdp
+
+
+@pytest.mark.parametrize("name", ["brax:ant", "playground:CartpoleBalance"])
+def test_what_is_not_installed_says_how_to_install_it(name: str) -> None:
+    with pytest.raises(InputError, match=r"environment='.*': needs a package that is not installed .*; pip install "):
+        make(name)

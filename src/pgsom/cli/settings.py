@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pgsom.checks import InputError, check_choice, check_count, wrong
+from pgsom.checks import InputError, check_count, wrong
 from pgsom.cli.arguments import read_arguments, read_table
 from pgsom.cli.options import FILE_OPTIONS, METHOD_OPTIONS, RUN_OPTIONS, TRAIN_OPTIONS, default_of, takers
-from pgsom.environments import names
+from pgsom.environments import check_name
 
 # Written into a saved run's settings.toml beside its options.
 NOT_OPTIONS = ("versions", "rebuildable")
@@ -71,7 +71,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
 def check(settings: Settings) -> None:
     """What can be judged before anything is built: the environment's name, the method's options, the folder."""
     if "environment" in settings.given:
-        check_choice("environment", settings.given["environment"], names())
+        check_name(settings.given["environment"])
     method = settings.given.get("method", default_of("method"))
     for option in METHOD_OPTIONS:
         if option.name in settings.given and method not in takers(option):

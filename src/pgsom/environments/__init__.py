@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from pgsom.environments.registry import available, make, names, register
+from pgsom.environments.registry import available, check_name, make, names, register, sources
 
 if TYPE_CHECKING:
     from pgsom.environments.enumeration import (
@@ -20,6 +20,17 @@ if TYPE_CHECKING:
         exact_values,
         softmax_policy,
     )
+    from pgsom.environments.exact_control import (
+        LinearGaussian,
+        best_gain,
+        control_fisher,
+        control_gradient,
+        control_hessian,
+        control_hessian_product,
+        control_natural_gradient,
+        control_return,
+        riccati_gains,
+    )
     from pgsom.environments.examples import (
         chain,
         probe_delayed,
@@ -28,7 +39,9 @@ if TYPE_CHECKING:
         two_armed_bandit,
     )
     from pgsom.environments.finite_mdp import FiniteMDP, FiniteState
+    from pgsom.environments.flattening import Flattened, flattened
     from pgsom.environments.gymnax_adapter import GymnaxEnvironment
+    from pgsom.environments.linear_quadratic import LinearQuadratic, double_integrator
 
 __all__ = [
     "Box",
@@ -37,25 +50,40 @@ __all__ = [
     "Environment",
     "FiniteMDP",
     "FiniteState",
+    "Flattened",
     "GymnaxEnvironment",
+    "LinearGaussian",
+    "LinearQuadratic",
     "MultiBinary",
     "MultiDiscrete",
     "Spec",
     "Step",
     "available",
+    "best_gain",
     "chain",
+    "check_name",
+    "control_fisher",
+    "control_gradient",
+    "control_hessian",
+    "control_hessian_product",
+    "control_natural_gradient",
+    "control_return",
     "count_trajectories",
+    "double_integrator",
     "enumerate_trajectories",
     "exact_gradient",
     "exact_hessian",
     "exact_return",
     "exact_values",
+    "flattened",
     "make",
     "names",
     "probe_delayed",
     "random_mdp",
     "register",
+    "riccati_gains",
     "softmax_policy",
+    "sources",
     "three_state",
     "trajectory_probabilities",
     "two_armed_bandit",
@@ -65,6 +93,18 @@ _MODULES = {
     "environment": ("Box", "Discrete", "Environment", "MultiBinary", "MultiDiscrete", "Spec", "Step"),
     "finite_mdp": ("FiniteMDP", "FiniteState"),
     "exact": ("exact_gradient", "exact_hessian", "exact_return", "exact_values", "softmax_policy"),
+    "exact_control": (
+        "LinearGaussian",
+        "best_gain",
+        "control_fisher",
+        "control_gradient",
+        "control_hessian",
+        "control_hessian_product",
+        "control_natural_gradient",
+        "control_return",
+        "riccati_gains",
+    ),
+    "linear_quadratic": ("LinearQuadratic", "double_integrator"),
     "enumeration": (
         "Enumeration",
         "count_trajectories",
@@ -72,6 +112,7 @@ _MODULES = {
         "trajectory_probabilities",
     ),
     "examples": ("chain", "probe_delayed", "random_mdp", "three_state", "two_armed_bandit"),
+    "flattening": ("Flattened", "flattened"),
     "gymnax_adapter": ("GymnaxEnvironment",),
 }
 _MODULE_OF = {name: module for module, listed in _MODULES.items() for name in listed}

@@ -3,8 +3,6 @@
 The exact return, its derivatives and the values are in `exact`, the list of trajectories in `enumeration`.
 """
 
-import hashlib
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,11 +12,12 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 from numpy.typing import ArrayLike, NDArray
 
-from pgsom.checks import InputError, check_count, check_number, wrong
+from pgsom.checks import InputError, check_number, wrong
+from pgsom.environments.digest import digest_of
 from pgsom.environments.environment import Discrete, Step
+from pgsom.environments.horizon import checked_horizon
 
 _SUM_TOLERANCE = 1e-6
-_NEGLIGIBLE_DISCOUNT = 1e-8
 
 
 class FiniteState(NamedTuple):
@@ -80,12 +79,12 @@ class FiniteMDP:
             "reward": _checked_reward(_as_numbers("reward", reward), (states, actions)),
             "start": _checked_start(_as_numbers("start", start), flags),
             "discount": gamma,
-            "horizon": _checked_horizon(horizon, sampling_horizon, gamma),
+            "horizon": checked_horizon(horizon, sampling_horizon, gamma),
             "infinite": horizon is None,
             "terminal": flags,
             "name": str(name),
         }
-        fields["digest"] = _digest(fields)
+        fields["digest"] = digest_of(fields)
         for field, value in fields.items():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -208,26 +207,3 @@ def _checked_probabilities(argument: str, probabilities: NDArray[np.float64]) ->
         row = f"{argument}{index}" if index else argument
         raise wrong(f"sum of {row}", float(sums[tuple(index)][0]), "accepted is 1")
     return np.asarray(probabilities / sums, np.float64)
-
-
-def _checked_horizon(horizon: int | None, sampling_horizon: int | None, discount: float) -> int:
-    if horizon is not None:
-        if sampling_horizon is not None:
-            raise wrong("sampling_horizon", sampling_horizon, "accepted only with horizon=None")
-        return check_count("horizon", horizon)
-    if discount == 1:
-        raise wrong("horizon", horizon, "accepted with discount < 1 only; give a whole number >= 1")
-    if sampling_horizon is not None:
-        return check_count("sampling_horizon", sampling_horizon)
-    if discount == 0:
-        return 1
-    return math.floor(math.log(_NEGLIGIBLE_DISCOUNT) / math.log(discount)) + 1
-
-
-def _digest(fields: dict[str, Any]) -> str:
-    digest = hashlib.sha256()
-    for field in sorted(fields):
-        value = fields[field]
-        content = (value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value
-        digest.update(repr((field, content)).encode())
-    return digest.hexdigest()

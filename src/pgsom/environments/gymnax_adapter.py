@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -29,7 +30,20 @@ _DERIVED: dict[str, dict[str, Callable[[Any], float]]] = {
         "total_mass": lambda parameters: parameters.masscart + parameters.masspole,
         "polemass_length": lambda parameters: parameters.masspole * parameters.length,
     },
+    "BernoulliBandit-misc": {"t_max": lambda parameters: parameters.max_steps_in_episode},
 }
+
+# Their own code mixes precisions when 64 bits are on, so it always runs in 32.
+_SINGLE_PRECISION = (
+    "DiscountingChain-bsuite",
+    "Freeway-MinAtar",
+    "GaussianBandit-misc",
+    "Seaquest-MinAtar",
+    "UmbrellaChain-bsuite",
+)
+
+# Their observations leave the bounds that gymnax gives.
+_WRONG_BOUNDS = ("GaussianBandit-misc", "MemoryChain-bsuite", "MetaMaze-misc")
 
 
 @dataclass(frozen=True)
@@ -76,24 +90,35 @@ class GymnaxEnvironment:
 
     def reset(self, key: PRNGKeyArray) -> tuple[Any, Array]:
         """Draw a first state; returns ``(state, observation)``."""
-        observation, state = _base(self.gymnax_id).reset_env(key, _parameters(self))
-        return jax.tree.map(_strongly_typed, state), self._cast(observation)
+        with _precision(self.gymnax_id):
+            observation, state = _base(self.gymnax_id).reset_env(key, _parameters(self))
+            state = jax.tree.map(_strongly_typed, state)
+        return state, self._cast(observation)
 
     def step(self, key: PRNGKeyArray, state: Any, action: Array) -> Step:
         """Take `action` in `state`, without any reset."""
+        with _precision(self.gymnax_id):
+            observation, reached, reward, terminated, truncated = self._move(key, state, action)
+        return Step(
+            state=jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), reached, state),
+            observation=self._cast(observation),
+            reward=jnp.asarray(reward, float),
+            terminated=jnp.asarray(terminated, bool),
+            truncated=jnp.asarray(truncated, bool),
+        )
+
+    def _move(self, key: PRNGKeyArray, state: Any, action: Array) -> tuple[Any, Any, Any, Any, Any]:
+        """Observation, state, reward, terminated and truncated as gymnax has them, its faults put right."""
         base, parameters = _base(self.gymnax_id), _parameters(self)
         if getattr(parameters, "torque_noise_max", None) == 0.0:
             # gymnax draws the torque noise also when its size is zero; with a constant key the draw is made
             # once for all environments of a batch, and the keys of the rollout are not needed at all.
             key = jax.random.key(0)
         observation, reached, reward, terminated, _ = base.step_env(key, state, action, parameters)
-        return Step(
-            state=jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), reached, state),
-            observation=self._cast(observation),
-            reward=jnp.asarray(reward, float),
-            terminated=jnp.asarray(terminated, bool),
-            truncated=jnp.asarray(base.is_truncated(reached, parameters), bool),
-        )
+        if self.gymnax_id == "MountainCarContinuous-v0":
+            reached = _stopped_by_the_wall(reached, parameters)
+            observation = base.get_obs(reached)
+        return observation, reached, reward, terminated, base.is_truncated(reached, parameters)
 
     def _cast(self, observation: Array) -> Array:
         return jnp.asarray(observation, self.observation.dtype)
@@ -126,7 +151,7 @@ def _specs(environment: GymnaxEnvironment) -> _Specs:
     with jax.ensure_compile_time_eval():
         parameters = _parameters(environment)
         return _Specs(
-            observation=_spec(base.observation_space(parameters)),
+            observation=_observation(environment.gymnax_id, _spec(base.observation_space(parameters))),
             action=_spec(base.action_space(parameters)),
             horizon=int(parameters.max_steps_in_episode),
         )
@@ -177,6 +202,20 @@ def _spec(space: Any) -> Spec:
         cast = float if np.issubdtype(dtype, np.floating) else dtype.name
         return Box(shape, _bound(space.low, shape), _bound(space.high, shape), cast)
     raise wrong("space", space, "accepted are arrays (Box) and integers (Discrete)")
+
+
+def _precision(gymnax_id: str) -> AbstractContextManager[None]:
+    return jax.enable_x64(False) if gymnax_id in _SINGLE_PRECISION else nullcontext()
+
+
+def _observation(gymnax_id: str, spec: Spec) -> Spec:
+    return Box(spec.shape, dtype=spec.dtype) if gymnax_id in _WRONG_BOUNDS else spec
+
+
+def _stopped_by_the_wall(state: Any, parameters: Any) -> Any:
+    """Gymnasium's car loses its speed at the left wall; gymnax's keeps it, and takes it away at the goal."""
+    at_the_wall = (state.position == parameters.min_position) & (state.velocity < 0)
+    return state.replace(velocity=jnp.where(at_the_wall, jnp.zeros_like(state.velocity), state.velocity))
 
 
 def _bound(bound: Any, shape: tuple[int, ...]) -> float | tuple[float, ...]:

@@ -1,10 +1,12 @@
 """Environments by name. Listing the names imports neither JAX nor gymnax; making one does."""
 
+import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pgsom.checks import check_choice, check_known, wrong
+from pgsom.checks import check_choice, check_known, suggestion, wrong
+from pgsom.environments.gymnax_catalogue import GYMNAX
 
 if TYPE_CHECKING:
     from pgsom.environments.environment import Environment
@@ -18,6 +20,16 @@ class _Entry(NamedTuple):
 
 
 _entries: dict[str, _Entry] = {}
+
+# What stands before the colon of a name: the module and function that make the environment of the rest.
+_SOURCES: dict[str, tuple[str, str, str]] = {
+    "brax": ("physics_adapter", "brax_environment", "any environment of brax, such as brax:ant"),
+    "playground": (
+        "physics_adapter",
+        "playground_environment",
+        "any of MuJoCo Playground, such as playground:CartpoleBalance",
+    ),
+}
 
 
 def register(name: str, factory: Factory, summary: str, *, replace: bool = False) -> None:
@@ -34,10 +46,14 @@ def register(name: str, factory: Factory, summary: str, *, replace: bool = False
 def make(environment: "str | Environment", **options: Any) -> "Environment":
     """The environment of that name; an environment itself is checked and passed through.
 
-    `options` go to the factory: ``make("CartPole-v1", masspole=0.2)``, ``make("chain", length=5)``.
+    `options` go to the factory: ``make("CartPole-v1", masspole=0.2)``, ``make("chain", length=5)``. A name with a
+    colon is looked up elsewhere: ``make("brax:ant")``; `sources` lists what may stand before it.
     """
     if isinstance(environment, str):
-        entry = _entries[check_choice("environment", environment, _entries)]
+        source, colon, rest = check_name(environment).partition(":")
+        if colon and environment not in _entries:
+            return _checked(_from_source(source)(rest, **options))
+        entry = _entries[environment]
         _check_options(entry.factory, options)
         return _checked(entry.factory(**options))
     if options:
@@ -53,6 +69,30 @@ def names() -> tuple[str, ...]:
 def available() -> tuple[tuple[str, str], ...]:
     """All registered names, each with its one-line summary."""
     return tuple((name, entry.summary) for name, entry in _entries.items())
+
+
+def sources() -> tuple[tuple[str, str], ...]:
+    """What may stand before the colon of a name, and a line on each."""
+    return tuple((f"{source}:NAME", summary) for source, (_, _, summary) in _SOURCES.items())
+
+
+def check_name(environment: str) -> str:
+    """`environment` must be a registered name or one of another source; whether that has it, `make` finds out."""
+    source, colon, rest = environment.partition(":")
+    if environment in _entries or (colon and source in _SOURCES and rest):
+        return environment
+    if colon and source not in _SOURCES:
+        accepted = f"accepted before the colon are {', '.join(_SOURCES)}{suggestion(source, _SOURCES)}"
+        raise wrong("environment", environment, accepted)
+    if colon:
+        raise wrong("environment", environment, f"the name after {source}: is missing")
+    return check_choice("environment", environment, _entries)
+
+
+def _from_source(source: str) -> Factory:
+    module, function, _ = _SOURCES[source]
+    factory: Factory = getattr(importlib.import_module(f"pgsom.environments.{module}"), function)
+    return factory
 
 
 def _check_options(factory: Factory, options: Mapping[str, Any]) -> None:
@@ -77,11 +117,9 @@ def _checked(environment: Any) -> "Environment":
     return environment
 
 
-def _finite(function: str) -> Factory:
+def _exact(function: str, module: str = "examples") -> Factory:
     def build(**options: Any) -> "Environment":
-        from pgsom.environments import examples
-
-        factory: Factory = getattr(examples, function)
+        factory: Factory = getattr(importlib.import_module(f"pgsom.environments.{module}"), function)
         _check_options(factory, options)
         return factory(**options)
 
@@ -90,17 +128,22 @@ def _finite(function: str) -> Factory:
 
 def _gymnax(gymnax_id: str) -> Factory:
     def build(**parameters: Any) -> "Environment":
+        from pgsom.environments.flattening import flattened
         from pgsom.environments.gymnax_adapter import GymnaxEnvironment
 
-        return GymnaxEnvironment(gymnax_id, tuple(parameters.items()))
+        return flattened(GymnaxEnvironment(gymnax_id, tuple(parameters.items())))
 
     return build
 
 
-register("CartPole-v1", _gymnax("CartPole-v1"), "balance a pole on a cart; 4 numbers, 2 actions, 500 steps")
-register("Acrobot-v1", _gymnax("Acrobot-v1"), "swing a two-link arm up; 6 numbers, 3 actions, 500 steps")
-register("MountainCar-v0", _gymnax("MountainCar-v0"), "rock a car uphill; 2 numbers, 3 actions, 200 steps")
-register("two-armed-bandit", _finite("two_armed_bandit"), "one choice; J = σ(θ), J″ changes sign")
-register("three-state", _finite("three_state"), "exact: 3 states, 2 actions, 4 steps, fixed numbers")
-register("chain", _finite("chain"), "exact: a corridor to a goal, episodes of different lengths")
-register("probe-delayed", _finite("probe_delayed"), "exact: the first action is paid at the last step")
+for _name, _summary in GYMNAX.items():
+    register(_name, _gymnax(_name), _summary)
+register("two-armed-bandit", _exact("two_armed_bandit"), "one choice; J = σ(θ), J″ changes sign")
+register("three-state", _exact("three_state"), "exact: 3 states, 2 actions, 4 steps, fixed numbers")
+register("chain", _exact("chain"), "exact: a corridor to a goal, episodes of different lengths")
+register("probe-delayed", _exact("probe_delayed"), "exact: the first action is paid at the last step")
+register(
+    "double-integrator",
+    _exact("double_integrator", "linear_quadratic"),
+    "exact: push a mass to rest; linear, quadratic costs, 1 continuous action, 20 steps",
+)
