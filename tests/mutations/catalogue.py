@@ -56,8 +56,8 @@ MUTATIONS = (
     Mutation(
         "bias correction one update late",
         "updates/som.py",
-        "count = state.updates + 1",
-        "count = state.updates + 2",
+        "count, renewed = state.updates + 1,",
+        "count, renewed = state.updates + 2,",
         f"{MOMENTUM} -k worked_out_by_hand",
     ),
     Mutation(
