@@ -84,8 +84,8 @@ MUTATIONS = (
     Mutation(
         "steps of later stages not counted",
         "training.py",
-        "for batches in played for o in batches",
-        "for batches in played[:1] for o in batches",
+        "for rollout in stages.played())",
+        "for rollout in stages.played()[:1])",
         "tests/contracts/test_training.py -k every_stage_are_counted",
     ),
     Mutation(
