@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         policy_from_functions,
         tabular_softmax,
     )
+    from pgsom.presets import preset
     from pgsom.rollout import Rollout, collect, score
     from pgsom.runs import Progress, Result, load, sweep, train
     from pgsom.schemes import EULER, HEUN, MIDPOINT, RALSTON, RK4, Scheme, make_scheme, paper_alpha
@@ -123,6 +124,7 @@ _MODULES = {
         "reinforce",
         "runge_kutta_pg",
     ),
+    "pgsom.presets": ("preset",),
     "pgsom.training": ("TrainState", "init", "seed_keys", "step"),
     "pgsom.runs": ("Progress", "Result", "load", "sweep", "train"),
 }

@@ -123,6 +123,17 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
     assert both == from_file | {"seeds": 2, "learning_rate": 0.25, "updates": 3, "hidden": ()}
 
 
+def test_the_file_wins_over_the_preset_and_the_command_line_over_both(tmp_path: Path) -> None:
+    settings = read_settings(["--preset", "adam"])
+    assert settings.of_training() == pgsom.preset("adam")
+    file = tmp_path / "run.toml"
+    file.write_text("learning_rate = 0.5\nupdates = 3\nb1 = 0.1\n")
+    both = read_settings(["--config", str(file), "--preset", "adam", "--b1", "0.2", "--seeds", "2"]).of_training()
+    assert both == pgsom.preset("adam", updates=3) | {"learning_rate": 0.5, "b1": 0.2, "seeds": 2}
+    file.write_text("preset = 'adam'\nseeds = 2\n")
+    assert read_settings(["--config", str(file)]).of_training() == pgsom.preset("adam") | {"seeds": 2}
+
+
 def test_a_saved_run_is_a_file_of_options(trained: Trained) -> None:
     settings = read_settings(["--config", str(trained.folder / "settings.toml"), "--baseline", "none"])
     written = tomllib.loads((trained.folder / "settings.toml").read_text())

@@ -6,10 +6,18 @@ import pytest
 
 from pgsom.cli import settings
 from pgsom.cli.main import main
+from pgsom.methods import METHODS, method_options
+from pgsom.presets import preset_names
 
 ENVIRONMENTS = "CartPole-v1, Acrobot-v1, MountainCar-v0, two-armed-bandit, three-state, chain, probe-delayed"
-SECTIONS = "environments, methods, estimators, schemes, baselines, shapes, policies"
+SECTIONS = "environments, methods, presets, estimators, schemes, baselines, shapes, policies"
 SEEDS = "accepted is a whole number, or different ones such as 0,2,5"
+
+
+def takers_of(option: str) -> str:
+    """The methods that have the option, as an error names them."""
+    return " or ".join(method for method in METHODS if option in method_options(method))
+
 
 # The words after `pgsom`, and the whole line. The environment is small wherever one is built before the error shows.
 COMMAND_LINES = [
@@ -67,16 +75,24 @@ COMMAND_LINES = [
     ),
     (
         "train --method pgsom",
-        "pgsom train: method='pgsom': accepted are reinforce, hessian-pg, runge-kutta-pg, pg-som, adam"
-        "; did you mean 'pg-som'?",
+        f"pgsom train: method='pgsom': accepted are {', '.join(METHODS)}; did you mean 'pg-som'?",
+    ),
+    (
+        "train --preset reinforc",
+        f"pgsom train: preset='reinforc': accepted are {', '.join(preset_names())}; did you mean 'reinforce'?",
+    ),
+    (
+        "train --preset pg-som --method adam",
+        "pgsom train: preset pg-som: option='damping': adam does not take it; "
+        f"accepted with --method {takers_of('damping')}",
     ),
     (
         "train --method reinforce --beta1 0.5",
-        "pgsom train: option='beta1': reinforce does not take it; accepted with --method pg-som",
+        f"pgsom train: option='beta1': reinforce does not take it; accepted with --method {takers_of('beta1')}",
     ),
     (
         "train --method adam --damping 1",
-        "pgsom train: option='damping': adam does not take it; accepted with --method hessian-pg or pg-som",
+        f"pgsom train: option='damping': adam does not take it; accepted with --method {takers_of('damping')}",
     ),
     ("train --learning-rate fast", "pgsom train: learning_rate='fast': accepted is a number"),
     ("train --learning-rate nan", "pgsom train: learning_rate='nan': accepted is a number"),
@@ -172,12 +188,12 @@ FILES = [
     (
         "b1 = 0.5",
         "",
-        "FILE: option='b1': pg-som does not take it; accepted with --method adam",
+        f"FILE: option='b1': pg-som does not take it; accepted with --method {takers_of('b1')}",
     ),
     (
         "method = 'adam'",
         "--beta1 0.5",
-        "option='beta1': adam does not take it; accepted with --method pg-som",
+        f"option='beta1': adam does not take it; accepted with --method {takers_of('beta1')}",
     ),
     (
         "updates = 5\nepisodes = 20\nenv = 'three-state'",

@@ -133,7 +133,7 @@ def test_only_slow_tests_are_left_out() -> None:
     addopts = options["addopts"]
     assert addopts[addopts.index("-m") + 1] == "not slow"
     assert not [option for option in addopts if option.startswith(("--ignore", "--deselect", "-k"))]
-    assert ".venv/bin/pytest -n 2 -m slow" in makefile_commands()
+    assert "XLA_FLAGS= .venv/bin/pytest -n 2 -m slow" in makefile_commands()
 
 
 def public_names() -> list[str]:

@@ -166,7 +166,7 @@ def test_the_command_writes_a_page_that_works(browser: Browser, folders: list[Pa
     assert main(["report", *map(str, folders), "--out", str(file)]) == 0
     browser.look()
     browser.open(file)
-    browser.point("#curves ~ .chart .plot", 1.0)
+    browser.point("#curves ~ .chart .plot", 0.99)
     assert browser.text("#curves ~ .chart .readout caption") == "updates: 6"
     assert (browser.console(), browser.requests()) == ([], [file.as_uri()])
     browser.look(width=360, height=800)

@@ -77,8 +77,16 @@ def policies() -> list[Entry]:
     return _summaries(POLICIES)
 
 
+def presets() -> list[Entry]:
+    """Complete settings of a run, for --preset."""
+    from pgsom.presets import preset_names, read_preset
+
+    return [{"name": name, "summary": read_preset(name).summary} for name in preset_names()]
+
+
 SECTIONS: dict[str, Callable[[], list[Entry]]] = {
-    section.__name__: section for section in (environments, methods, estimators, schemes, baselines, shapes, policies)
+    section.__name__: section
+    for section in (environments, methods, presets, estimators, schemes, baselines, shapes, policies)
 }
 
 

@@ -33,6 +33,7 @@ HELP: dict[str, tuple[str, str]] = {
     "stage_data": (LEARNING, "episodes of later stages"),
     "curvature": (CURVATURE, ""),
     "probes": (CURVATURE, "random probes for the curvature; 0: exact"),
+    "refresh": (CURVATURE, "updates from one estimate of the curvature to the next"),
     "shape": (CURVATURE, "how curvature becomes a scale"),
     "exponent": (CURVATURE, "power p of the curvature"),
     "damping": (CURVATURE, "ε added to the curvature"),
@@ -96,6 +97,7 @@ RUN_OPTIONS = _about(
     Option("activation", TEXT, "of the mlp", "tanh", tuple(ACTIVATIONS)),
     Option("seed", COUNT, "root of all randomness", 0),
     Option("evaluate", COUNT, "fresh episodes for each seed after training; 0: none", 100),
+    Option("preset", TEXT, "complete settings by name (pgsom list presets); --config and the command line win"),
     Option("config", PATH, "TOML file of options, such as learning_rate = 0.1; the command line wins"),
 )
 

@@ -1,4 +1,4 @@
-"""What ``pgsom train`` shall do: from the command line, from a TOML file, or both."""
+"""What ``pgsom train`` shall do: from the command line, from a TOML file, from a preset, or all three."""
 
 import os
 import re
@@ -12,19 +12,20 @@ from pgsom.checks import InputError, check_count, wrong
 from pgsom.cli.arguments import read_arguments, read_table
 from pgsom.cli.options import FILE_OPTIONS, METHOD_OPTIONS, RUN_OPTIONS, TRAIN_OPTIONS, default_of, takers
 from pgsom.environments import check_name
+from pgsom.presets import read_preset
 
 # Written into a saved run's settings.toml beside its options.
 NOT_OPTIONS = ("versions", "rebuildable")
 FINISHED = "settings.toml"
+BUDGETS = {"episodes", "updates"}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Options by name, only those that were given, and which of them a file gave."""
+    """Options by name, only those that were given; for those that a file or a preset gave, which one."""
 
     given: dict[str, Any]
-    config: str | None
-    from_file: frozenset[str]
+    source: dict[str, str]
 
     def flag(self, name: str) -> bool:
         """Whether the flag was given."""
@@ -42,25 +43,32 @@ class Settings:
 
     def of_training(self) -> dict[str, Any]:
         """The arguments of `pgsom.train`."""
-        known = {option.name for option in (*RUN_OPTIONS, *METHOD_OPTIONS)} - {"evaluate", "config"}
+        known = {option.name for option in (*RUN_OPTIONS, *METHOD_OPTIONS)} - {"evaluate", "preset", "config"}
         return {name: value for name, value in self.given.items() if name in known}
 
     def located(self, error: InputError) -> InputError:
-        """The same error, with the file in front if the file gave what is wrong."""
+        """The same error, with the file or the preset in front if that gave what is wrong."""
         named = re.match(r"(?:option=')?(\w+)", str(error))
-        inside = named is not None and named[1] in self.from_file
-        return InputError(f"{self.config}: {error}") if inside else error
+        origin = self.source.get(named[1]) if named else None
+        return InputError(f"{origin}: {error}") if origin else error
 
 
 def read_settings(arguments: Sequence[str]) -> Settings:
-    """Read both; what the command line gives wins. Checked as far as is possible before anything is built."""
+    """Read all; the command line wins over the file, the file over the preset. Checked as far as now possible."""
     typed = read_arguments(arguments, TRAIN_OPTIONS)
     config = typed.pop("config", None)
     written = _read_file(config) if config else {}
-    # The two budgets exclude each other, so one of them on the command line replaces either in the file.
-    if typed.keys() & {"episodes", "updates"}:
-        written = {name: value for name, value in written.items() if name not in ("episodes", "updates")}
-    settings = Settings(written | typed, config, frozenset(written.keys() - typed.keys()))
+    chosen = typed.pop("preset", written.pop("preset", None))
+    basis = read_table(read_preset(chosen).settings, FILE_OPTIONS) if chosen else {}
+    given: dict[str, Any] = {}
+    source: dict[str, str] = {}
+    for table, origin in ((basis, f"preset {chosen}"), (written, config), (typed, None)):
+        # The two budgets exclude each other, so one of them replaces either in what counts less.
+        replaced = table.keys() | (BUDGETS if table.keys() & BUDGETS else set())
+        given = {name: value for name, value in given.items() if name not in replaced} | table
+        source = {name: kept for name, kept in source.items() if name not in replaced}
+        source |= dict.fromkeys(table, origin) if origin else {}
+    settings = Settings(given, source)
     try:
         check(settings)
     except InputError as error:
