@@ -100,6 +100,12 @@ def _gymnax(gymnax_id: str) -> Factory:
 register("CartPole-v1", _gymnax("CartPole-v1"), "balance a pole on a cart; 4 numbers, 2 actions, 500 steps")
 register("Acrobot-v1", _gymnax("Acrobot-v1"), "swing a two-link arm up; 6 numbers, 3 actions, 500 steps")
 register("MountainCar-v0", _gymnax("MountainCar-v0"), "rock a car uphill; 2 numbers, 3 actions, 200 steps")
+register("Pendulum-v1", _gymnax("Pendulum-v1"), "swing up and hold; 3 numbers, torque in [-2, 2], 200 steps")
+register(
+    "MountainCarContinuous-v0",
+    _gymnax("MountainCarContinuous-v0"),
+    "rock a car uphill by a force; 2 numbers, 999 steps",
+)
 register("two-armed-bandit", _finite("two_armed_bandit"), "one choice; J = σ(θ), J″ changes sign")
 register("three-state", _finite("three_state"), "exact: 3 states, 2 actions, 4 steps, fixed numbers")
 register("chain", _finite("chain"), "exact: a corridor to a goal, episodes of different lengths")
