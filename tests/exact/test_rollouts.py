@@ -168,9 +168,15 @@ class Echo:
     """Three steps, each paid with the action that was given."""
 
     name: str = "echo"
-    observation: Box = Box((1,))
-    action: Box = Box((1,), 0.5, 0.75)
     horizon: int = 3
+
+    @property
+    def observation(self) -> Box:
+        return Box((1,))
+
+    @property
+    def action(self) -> Box:
+        return Box((1,), 0.5, 0.75)
 
     def reset(self, key: jax.Array) -> tuple[Any, jax.Array]:
         return jnp.zeros((), jnp.int32), jnp.zeros(1)
