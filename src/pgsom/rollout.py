@@ -27,7 +27,7 @@ class Rollout(NamedTuple):
     observation: Array
     """[time, env, …]; what the policy saw."""
     action: Array
-    """[time, env, …]"""
+    """[time, env, …]; what was drawn. The environment was given the distribution's `executed(action)`."""
     outputs: Array
     """[time, env, output]; the distribution parameters that the action was drawn from."""
     reward: Array
@@ -141,7 +141,7 @@ def _play(
     def move(play: _Play) -> tuple[Tree, Step]:
         action, outputs = jax.vmap(act, in_axes=(0, 0, None))(play.observation, env_keys, play.t)
         step_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(env_keys, 2 * play.t + 1)
-        step = jax.vmap(environment.step)(step_keys, play.state, action)
+        step = jax.vmap(environment.step)(step_keys, play.state, jax.vmap(policy.distribution.executed)(action))
         reward = jnp.where(play.alive, jnp.asarray(step.reward, float), 0)
         return (play.observation, action, outputs, reward), step
 

@@ -493,7 +493,7 @@ def test_wrong_arguments_of_results_and_parts_are_named(trained: pgsom.Result, t
         ),
         f"inputs=0: {COUNT}": lambda: pgsom.MLP(0, 2),
         "outputs=1: accepted is a whole number >= 2": lambda: pgsom.MLP(2, 1, pinned_output=True),
-        "initial='zero': accepted are orthogonal, uniform, zeros; did you mean 'zeros'?": lambda: pgsom.MLP(
+        "initial='zero': accepted are orthogonal, uniform, unit, zeros; did you mean 'zeros'?": lambda: pgsom.MLP(
             2,
             2,
             initial="zero",  # type: ignore[arg-type]

@@ -14,7 +14,19 @@ from pgsom.checks import InputError
 from pgsom.curvature import CausalHessian, Fisher
 from pgsom.folds import CHUNK, map_fold, padded_length, run
 from pgsom.objective import LocalObjective, observe
-from pgsom.policies import MLP, Policy, derivatives, policy_from_functions
+from pgsom.policies import (
+    MLP,
+    Bernoulli,
+    Beta,
+    Bounds,
+    Gaussian,
+    LayerNormMLP,
+    MultiCategorical,
+    Policy,
+    TanhGaussian,
+    derivatives,
+    policy_from_functions,
+)
 from pgsom.policies.derivatives import Chunk
 from pgsom.rollout import Rollout
 from tests.exact.oracle import (
@@ -151,6 +163,50 @@ def test_sums_through_the_layers_are_the_sums_over_samples(network: MLP) -> None
     """The exact Hessian diagonal of up to four hidden layers, Fisher, squared scores, and the causal recursion."""
     sample = sample_of(network)
     found, per_step = _both(sample.params, sample.chunk, sample.weights, sample.policy)
+    for name, expected in expected_of(sample, per_step).items():
+        np.testing.assert_allclose(found[name], expected, rtol=TINY, atol=TINY, err_msg=name)
+
+
+BOX = Bounds((-2.0, 0.5), (1.0, 0.75), (2,))
+HEADS: dict[str, Policy] = {
+    "gaussian, free scales": Policy(MLP(3, 4, (4, 3), free=2), Gaussian(BOX)),
+    "gaussian, free scales, linear": Policy(MLP(3, 4, (), bias=False, free=2), Gaussian(BOX)),
+    "gaussian, scales from the network": Policy(MLP(3, 4, (3, 2, 3), "softplus"), Gaussian(BOX)),
+    "tanh-gaussian": Policy(MLP(3, 4, (3,), "silu", free=2), TanhGaussian(BOX)),
+    "beta": Policy(MLP(3, 4, (3,)), Beta(BOX)),
+    "switches": Policy(MLP(3, 2, (4,)), Bernoulli()),
+    "several choices": Policy(MLP(3, 5, (3, 3)), MultiCategorical((2, 3))),
+    "layer norm": Policy(LayerNormMLP(MLP(3, 4, (4, 3), free=2)), Gaussian(BOX)),
+}
+
+
+@partial(quick_jit, static_argnums=3)
+def _of_head(params: Any, chunk: Chunk, weights: jax.Array, policy: Policy) -> Any:
+    """By layers, and sample by sample from `jax.hessian` and the Jacobian of the outputs."""
+    vector, unravel = ravel_pytree(params)
+
+    def of_one(seen: jax.Array, action: jax.Array) -> Derivatives:
+        def log_prob(theta: jax.Array) -> jax.Array:
+            return policy.log_prob(unravel(theta), seen, action)
+
+        jacobian = jax.jacrev(lambda theta: policy.outputs(unravel(theta), seen))(vector)
+        factor = policy.distribution.fisher_factor(policy.outputs(params, seen))
+        columns = jacobian.T @ factor
+        return Derivatives(jax.grad(log_prob)(vector), jax.hessian(log_prob)(vector), columns @ columns.T)
+
+    seen, action = (x.reshape(-1, *x.shape[2:]) for x in chunk)
+    return by_layers(Sample(policy, params, chunk, weights)), jax.vmap(of_one)(seen, action)
+
+
+@pytest.mark.parametrize("policy", HEADS.values(), ids=HEADS)
+def test_the_same_holds_for_every_head(policy: Policy) -> None:
+    """Fisher factors, tested with the distributions, are taken from them; everything else is differentiated."""
+    generator, params = np.random.default_rng(0), random_params(policy)
+    seen = jnp.asarray(generator.normal(size=(3, 2, 3)))
+    keys = jax.random.split(jax.random.key(0), (3, 2))
+    action = jax.vmap(jax.vmap(lambda o, k: policy.sample(params, o, k)))(seen, keys)
+    sample = Sample(policy, params, Chunk(seen, action), jnp.asarray(generator.normal(size=(3, 2))))
+    found, per_step = _of_head(sample.params, sample.chunk, sample.weights, policy)
     for name, expected in expected_of(sample, per_step).items():
         np.testing.assert_allclose(found[name], expected, rtol=TINY, atol=TINY, err_msg=name)
 

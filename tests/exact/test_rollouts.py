@@ -1,5 +1,6 @@
 """Sampled episodes, against the list of all trajectories."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -10,8 +11,9 @@ from jax.flatten_util import ravel_pytree
 
 from pgsom.baselines import ConstantBaseline, LeaveOneOutBaseline
 from pgsom.curvature import CausalHessian
-from pgsom.environments import FiniteMDP, chain, three_state
+from pgsom.environments import Box, FiniteMDP, Step, chain, three_state
 from pgsom.objective import observe
+from pgsom.policies import make_policy
 from pgsom.returns import returns_to_go, step_factors
 from pgsom.rollout import Rollout, collect, score
 from tests.exact.oracle import probabilities, random_params, tables, tabular, trajectories, truth, weighting
@@ -156,3 +158,42 @@ def test_estimates_from_sampled_batches_have_the_exact_derivatives_as_mean(mdp: 
         visited = slice(0, 2 * int((~mdp.terminal).sum()))
         z = (found.mean(axis=0) - expected)[visited] / (found.std(axis=0)[visited] / np.sqrt(batches))
         assert np.abs(z).max() < 4
+
+
+# --- continuous actions ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Echo:
+    """Three steps, each paid with the action that was given."""
+
+    name: str = "echo"
+    horizon: int = 3
+
+    @property
+    def observation(self) -> Box:
+        return Box((1,))
+
+    @property
+    def action(self) -> Box:
+        return Box((1,), 0.5, 0.75)
+
+    def reset(self, key: jax.Array) -> tuple[Any, jax.Array]:
+        return jnp.zeros((), jnp.int32), jnp.zeros(1)
+
+    def step(self, key: jax.Array, state: Any, action: jax.Array) -> Step:
+        return Step(state + 1, jnp.zeros(1), action[0], jnp.asarray(False), state + 1 == self.horizon)
+
+
+@pytest.mark.parametrize("actions", ["gaussian", "tanh-gaussian", "beta"])
+def test_the_environment_is_given_an_action_within_its_bounds(actions: Any) -> None:
+    """And the record keeps the number that was drawn, whose log-probability is asked for later."""
+    policy = make_policy("mlp", Echo(), hidden=(), actions=actions)
+    params = random_params(policy)
+    rollout = collect(Echo(), policy, params, jax.random.key(0), 50)
+    paid, drawn = np.asarray(rollout.reward), np.asarray(rollout.action)[:, :, 0]
+    assert np.all((paid >= 0.5) & (paid <= 0.75)) and paid.std() > 0.01
+    unit = {"gaussian": np.clip(drawn, -1, 1), "tanh-gaussian": np.tanh(drawn), "beta": 2 * drawn - 1}[actions]
+    np.testing.assert_allclose(paid, 0.625 + 0.125 * unit, atol=1e-12)
+    if actions == "gaussian":
+        assert np.abs(drawn).max() > 1, "drawn outside, kept as drawn"

@@ -97,7 +97,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the two-action Fisher factor without its root",
-        "policies/distributions.py",
+        "policies/distributions/categorical.py",
         "jnp.sqrt(p[0] * p[1]) * jnp",
         "(p[0] * p[1]) * jnp",
         "tests/exact/test_diagonals.py -k fisher",
@@ -115,5 +115,33 @@ MUTATIONS = (
         "partial(jnp.where, fine)",
         "partial(jnp.where, fine | True)",
         "tests/contracts/test_training.py -k left_out_and_counted",
+    ),
+    Mutation(
+        "the derivative of tanh with the wrong sign of x",
+        "policies/distributions/gaussian.py",
+        "2 * (math.log(2) - x - jax.nn.softplus(-2 * x))",
+        "2 * (math.log(2) + x - jax.nn.softplus(-2 * x))",
+        "tests/exact/test_distributions.py -k action_taken",
+    ),
+    Mutation(
+        "the curvature of a Gaussian's scale without its positive part",
+        "policies/distributions/gaussian.py",
+        "jnp.diag(math.sqrt(2) * jnp.abs(e))",
+        "jnp.diag(0 * jnp.abs(e))",
+        "tests/exact/test_diagonals.py -k every_head",
+    ),
+    Mutation(
+        "free outputs left out of the exact Hessian diagonal",
+        "policies/layers.py",
+        'jnp.einsum("nc,ncu->nu", signs, jnp.square(delta)) for delta in travelling[network.depth :]',
+        "0 * delta[:, 0] for delta in travelling[network.depth :]",
+        "tests/exact/test_diagonals.py -k every_head",
+    ),
+    Mutation(
+        "an action given to the environment as it was drawn",
+        "rollout.py",
+        "jax.vmap(policy.distribution.executed)(action))",
+        "action)",
+        "tests/exact/test_rollouts.py -k within_its_bounds",
     ),
 )

@@ -1,20 +1,45 @@
 """Policies: networks, action distributions, and the derivatives of their log-probabilities."""
 
-from pgsom.policies.distributions import Categorical, Distribution
-from pgsom.policies.networks import MLP, FunctionNetwork, Layer, Network, linear_logistic, tabular_softmax
-from pgsom.policies.policy import POLICIES, Policy, make_policy, policy_from_functions
+from pgsom.policies.distributions import (
+    ACTIONS,
+    Bernoulli,
+    Beta,
+    Bounds,
+    Categorical,
+    Distribution,
+    Gaussian,
+    MultiCategorical,
+    TanhGaussian,
+    head_for,
+    unbounded,
+)
+from pgsom.policies.layer_norm import LayerNormMLP
+from pgsom.policies.networks import INITIALS, MLP, FunctionNetwork, Layer, Network, linear_logistic, tabular_softmax
+from pgsom.policies.policy import LOG_STDS, POLICIES, Policy, make_policy, policy_from_functions
 
 __all__ = [
+    "ACTIONS",
+    "INITIALS",
+    "LOG_STDS",
     "MLP",
     "POLICIES",
+    "Bernoulli",
+    "Beta",
+    "Bounds",
     "Categorical",
     "Distribution",
     "FunctionNetwork",
+    "Gaussian",
     "Layer",
+    "LayerNormMLP",
+    "MultiCategorical",
     "Network",
     "Policy",
+    "TanhGaussian",
+    "head_for",
     "linear_logistic",
     "make_policy",
     "policy_from_functions",
     "tabular_softmax",
+    "unbounded",
 ]

@@ -30,8 +30,7 @@ class Backward(NamedTuple):
 
 def backward(network: MLP, params: tuple[Layer, ...], observations: Array) -> Backward:
     """Trace the network; ``signals(cotangents [sample, output])`` gives δ [sample, unit] of every layer."""
-    units = network.widths[1:]
-    taps = tuple(jnp.zeros((observations.shape[0], n), params[0].weight.dtype) for n in units)
+    taps = tuple(jnp.zeros((observations.shape[0], n), params[0].weight.dtype) for n in network.units)
 
     def outputs_of(taps: tuple[Array, ...]) -> tuple[Array, tuple[tuple[Array, ...], tuple[Array, ...]]]:
         trace = jax.vmap(network.forward, in_axes=(None, 0, 0))(params, observations, taps)
@@ -78,10 +77,11 @@ def pre_activation_hessian_diagonals(
 
     The columns C start as S and travel as ordinary signals. A diagonal v_l turns, one layer below, into one
     signed column a unit (W's rows times φ′), except at the first layer, where only a diagonal is asked for.
-    With up to two hidden layers no such column is ever made, and the cost is that of the signals of S.
+    With up to two hidden layers no such column is ever made, and the cost is that of the signals of S. The layer of
+    free outputs has no layer below it: there, too, the signals of S say all.
     """
-    last = len(params) - 1
-    slopes = [network.activation_derivatives(z) for z in passed.pre_activations[:-1]]
+    last = network.depth - 1
+    slopes = [network.activation_derivatives(z) for z in passed.pre_activations[:last]]
     travelling = column_signals(passed, columns)
     diagonals = [jnp.einsum("nc,ncu->nu", signs, jnp.square(travelling[last]))]
     extra, extra_signs, v = None, None, None
@@ -102,4 +102,5 @@ def pre_activation_hessian_diagonals(
         # ∂L/∂a is the signal at z before the factor φ′, so it comes from the layer above, not by a division.
         v = second * (gradient_signals[index + 1] @ weight.T)
         diagonals.append(diagonal + v)
-    return diagonals[::-1]
+    free = [jnp.einsum("nc,ncu->nu", signs, jnp.square(delta)) for delta in travelling[network.depth :]]
+    return diagonals[::-1] + free

@@ -17,16 +17,24 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from pgsom.checks import check_choice, check_count
+from pgsom.checks import check_choice, check_count, wrong
 
 Params = Any
-Initial = Literal["orthogonal", "uniform", "zeros"]
+Initial = Literal["orthogonal", "uniform", "unit", "zeros"]
+INITIALS: dict[str, str] = {
+    "orthogonal": "orthonormal columns, times √2 in hidden layers and 0.01 in the last",
+    "uniform": "U(−1/√inputs, 1/√inputs), times 0.01 in the last",
+    "unit": "U[0, 1), the paper's",
+    "zeros": "0",
+}
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
     "relu": jax.nn.relu,
     "silu": jax.nn.silu,
     "softplus": jax.nn.softplus,
+    "elu": jax.nn.elu,
+    "gelu": jax.nn.gelu,
 }
 
 
@@ -49,6 +57,11 @@ class Layer(NamedTuple):
     weight: Array
     bias: Array | None
 
+    def affine(self, a: Array) -> Array:
+        """z."""
+        z = a @ self.weight
+        return z if self.bias is None else z + self.bias
+
 
 class Trace(NamedTuple):
     """A forward pass, layer by layer: the input a and the pre-activation z of each layer."""
@@ -65,6 +78,10 @@ class MLP:
     With `pinned_output` the last output is the constant 0, so that `outputs` − 1 weights describe as many
     actions without redundancy: with two actions this is logistic regression. With `one_hot` the observation is
     a whole number below `inputs`, and the first weight is a table with a row for each.
+
+    The last `free` outputs do not depend on the observation (logarithms of scales, for instance). They are the weight
+    of a layer of their own, the last, whose input is the constant 1; they start at 0. So the layer trick holds for
+    them as for any other layer.
     """
 
     inputs: int
@@ -76,36 +93,47 @@ class MLP:
     one_hot: bool = False
     initial: Initial = "orthogonal"
     last_scale: float = 0.01
+    free: int = 0
 
     def __post_init__(self) -> None:
         check_count("inputs", self.inputs)
         check_count("outputs", self.outputs, at_least=2 if self.pinned_output else 1)
         object.__setattr__(self, "hidden", tuple(check_count("hidden", width) for width in self.hidden))
         check_choice("activation", self.activation, ACTIVATIONS)
-        check_choice("initial", self.initial, ("orthogonal", "uniform", "zeros"))
+        check_choice("initial", self.initial, INITIALS)
+        if check_count("free", self.free, at_least=0) >= self.outputs - self.pinned_output:
+            raise wrong("free", self.free, f"accepted is below the number of outputs, {self.outputs}")
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The number of units from the input to the last affine layer."""
-        return (self.inputs, *self.hidden, self.outputs - self.pinned_output)
+        """The number of units from the input to the last affine layer that sees it."""
+        return (self.inputs, *self.hidden, self.outputs - self.pinned_output - self.free)
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """The number of units of every affine layer, that of the free outputs included."""
+        return (*self.widths[1:], self.free) if self.free else self.widths[1:]
 
     def init(self, key: Array) -> tuple[Layer, ...]:
         """Draw the weights; biases start at zero."""
         shapes = tuple(itertools.pairwise(self.widths))
         sizes = [a * b for a, b in shapes]
-        draw = jax.random.uniform if self.initial == "uniform" else jax.random.normal
+        draw = jax.random.uniform if self.initial in ("uniform", "unit") else jax.random.normal
         drawn = jnp.split(draw(key, (sum(sizes),)), list(itertools.accumulate(sizes))[:-1])
         scales = [math.sqrt(2)] * len(self.hidden) + [self.last_scale]
-        return tuple(
+        layers = tuple(
             Layer(self._weight(part.reshape(a, b), scale), jnp.zeros(b) if self.bias else None)
             for part, (a, b), scale in zip(drawn, shapes, scales, strict=True)
         )
+        return (*layers, Layer(jnp.zeros((1, self.free)), None)) if self.free else layers
 
     def _weight(self, drawn: Array, scale: float) -> Array:
-        """A first weight from independent draws: normal for an orthogonal one, uniform for a uniform one."""
+        """A first weight from independent draws: normal for an orthogonal one, from [0, 1) for the uniform ones."""
         if self.initial == "orthogonal":
             return scale * _orthonormal(drawn)
-        return drawn if self.initial == "uniform" else jnp.zeros_like(drawn)
+        if self.initial == "uniform":
+            return min(scale, 1.0) * (2 * drawn - 1) / math.sqrt(drawn.shape[0])
+        return drawn if self.initial == "unit" else jnp.zeros_like(drawn)
 
     def apply(self, params: tuple[Layer, ...], observation: Array) -> Array:
         """The outputs alone."""
@@ -115,22 +143,32 @@ class MLP:
         """z_l = a_lᵀ W_l + b_l + tap_l,  a_{l+1} = φ(z_l)."""
         phi = ACTIVATIONS[self.activation]
         dtype = params[0].weight.dtype
-        a = jax.nn.one_hot(observation, self.inputs, dtype=dtype) if self.one_hot else jnp.asarray(observation, dtype)
+        a = self.entry(observation, dtype)
         inputs, pre_activations = [], []
         for index, layer in enumerate(params):
-            z = a @ layer.weight
-            z = z if layer.bias is None else z + layer.bias
+            a = jnp.ones(1, dtype) if index == self.depth else a
+            z = layer.affine(a)
             z = z if taps is None else z + taps[index]
             inputs.append(a)
             pre_activations.append(z)
-            a = phi(z) if index < len(params) - 1 else z
-        return Trace(self.outputs_from(a), tuple(inputs), tuple(pre_activations))
+            a = phi(z) if index < self.depth - 1 else z
+        return Trace(self.exit(pre_activations[self.depth - 1 :]), tuple(inputs), tuple(pre_activations))
 
-    def outputs_from(self, last: Array) -> Array:
-        """The outputs from the last pre-activation: itself, with the pinned zero behind it if there is one."""
-        if not self.pinned_output:
-            return last
-        return jnp.concatenate([last, jnp.zeros((*last.shape[:-1], 1), last.dtype)], axis=-1)
+    @property
+    def depth(self) -> int:
+        """The number of affine layers that see the observation."""
+        return len(self.hidden) + 1
+
+    def entry(self, observation: Array, dtype: Any) -> Array:
+        """The first layer's input."""
+        if self.one_hot:
+            return jax.nn.one_hot(observation, self.inputs, dtype=dtype)
+        return jnp.asarray(observation, dtype)
+
+    def exit(self, last: list[Array]) -> Array:
+        """The outputs: the last pre-activation, behind it the pinned zero and the free outputs if there are any."""
+        pinned = [jnp.zeros(1, last[0].dtype)] if self.pinned_output else []
+        return jnp.concatenate([last[0], *pinned, *last[1:]])
 
     def activation_derivatives(self, z: Array) -> tuple[Array, Array]:
         """φ′(z) and φ″(z), element by element."""
@@ -147,7 +185,7 @@ def linear_logistic(inputs: int, actions: int) -> MLP:
 
     With two actions π(0) = σ(θᵀ s), and CartPole has four parameters.
     """
-    return MLP(inputs, actions, hidden=(), bias=False, pinned_output=True, initial="uniform")
+    return MLP(inputs, actions, hidden=(), bias=False, pinned_output=True, initial="unit")
 
 
 def tabular_softmax(states: int, actions: int) -> MLP:

@@ -2,18 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import jax
 from jax import Array
 
 from pgsom.checks import check_choice, wrong
 from pgsom.environments import Discrete, Environment, Spec
-from pgsom.policies.distributions import Categorical, Distribution
-from pgsom.policies.networks import MLP, FunctionNetwork, Network, Params, linear_logistic, tabular_softmax
+from pgsom.policies.distributions import Actions, Categorical, Distribution, Head, head_for
+from pgsom.policies.layer_norm import LayerNormMLP
+from pgsom.policies.networks import MLP, FunctionNetwork, Initial, Network, Params, linear_logistic, tabular_softmax
 
 POLICIES = {
     "mlp": "multilayer perceptron with taps, --hidden 64,64 --activation tanh",
-    "linear": "the paper's linear logistic policy without bias: CartPole has 4 parameters",
+    "linear": "no hidden layer, no bias; the paper's for two actions: CartPole has 4 parameters",
     "tabular": "one logit for each state and action (finite MDPs)",
 }
 
@@ -41,6 +43,11 @@ class Policy:
         """The most probable action."""
         return self.distribution.mode(self.outputs(params, observation))
 
+    def act(self, params: Params, observation: Array, key: Array | None = None) -> Array:
+        """What to give the environment: for the most probable action, or with a key for a drawn one."""
+        action = self.mode(params, observation) if key is None else self.sample(params, observation, key)
+        return self.distribution.executed(action)
+
     def log_prob(self, params: Params, observation: Array, action: Array) -> Array:
         """ln π_θ(a|s)."""
         return self.distribution.log_prob(self.outputs(params, observation), action)
@@ -60,30 +67,64 @@ def policy_from_functions(
     return Policy(FunctionNetwork(init, apply), distribution or Categorical())
 
 
+LogStd = Literal["free", "network"]
+LOG_STDS: dict[str, str] = {
+    "free": "parameters of their own, the same in every state",
+    "network": "further outputs of the network",
+}
+"""Where the logarithms of a Gaussian's standard deviations come from."""
+
+
 def make_policy(
     policy: str | Policy,
     environment: Environment,
     *,
     hidden: tuple[int, ...] = (64, 64),
     activation: str = "tanh",
+    initial: Initial = "orthogonal",
+    layer_norm: bool = False,
+    actions: Actions = "gaussian",
+    log_std: LogStd = "free",
 ) -> Policy:
-    """The named policy (`POLICIES`), sized for the environment; a `Policy` is returned as it is."""
+    """The named policy (`POLICIES`), sized for the environment; a `Policy` is returned as it is.
+
+    Args:
+        policy: what kind, or a ready-made one.
+        environment: whose observations it takes and whose actions it chooses.
+        hidden: widths of the mlp's hidden layers.
+        activation: of the mlp's hidden layers.
+        initial: how the mlp's weights are drawn (`INITIALS`).
+        layer_norm: whether the mlp normalises its hidden layers; curvature is then computed sample by sample.
+        actions: the distribution of continuous actions (`ACTIONS`).
+        log_std: where a Gaussian's ln σ comes from (`LOG_STDS`).
+    """
     if isinstance(policy, Policy):
         return _fitting(policy, environment)
     check_choice("policy", policy, POLICIES)
-    if not isinstance(environment.action, Discrete):
-        raise wrong("environment", environment.name, "accepted is a discrete action space")
-    actions, observed = environment.action.n, environment.observation
-    if isinstance(observed, Discrete):
-        if policy == "linear":
-            raise wrong("policy", policy, f"{environment.name} has whole-number states; accepted are tabular, mlp")
-        if policy == "tabular":
-            return Policy(tabular_softmax(observed.n, actions))
-        return Policy(MLP(observed.n, actions, hidden, activation, one_hot=True))
-    inputs = _flat_size(environment.name, observed)
-    if policy == "tabular":
+    check_choice("log_std", log_std, LOG_STDS)
+    head = head_for(environment.action, actions)
+    free = head.scales if log_std == "free" else 0
+    observed = environment.observation
+    if policy == "mlp":
+        inputs = observed.n if isinstance(observed, Discrete) else _flat_size(environment.name, observed)
+        one_hot = isinstance(observed, Discrete)
+        mlp = MLP(inputs, head.outputs, hidden, activation, one_hot=one_hot, initial=initial, free=free)
+        return Policy(LayerNormMLP(mlp) if layer_norm else mlp, head.distribution)
+    if isinstance(observed, Discrete) and policy == "linear":
+        raise wrong("policy", policy, f"{environment.name} has whole-number states; accepted are tabular, mlp")
+    if not isinstance(observed, Discrete) and policy == "tabular":
         raise wrong("policy", policy, f"{environment.name} has real-valued states; accepted are mlp, linear")
-    return Policy(linear_logistic(inputs, actions) if policy == "linear" else MLP(inputs, actions, hidden, activation))
+    return Policy(_without_hidden_layer(environment, head, free), head.distribution)
+
+
+def _without_hidden_layer(environment: Environment, head: Head, free: int) -> MLP:
+    """A row of outputs for each whole-number state, or a linear map of a real-valued one."""
+    observed = environment.observation
+    one_hot = isinstance(observed, Discrete)
+    inputs = observed.n if isinstance(observed, Discrete) else _flat_size(environment.name, observed)
+    if isinstance(environment.action, Discrete):
+        return tabular_softmax(inputs, head.outputs) if one_hot else linear_logistic(inputs, head.outputs)
+    return MLP(inputs, head.outputs, (), bias=False, one_hot=one_hot, initial="zeros", free=free)
 
 
 def _fitting(policy: Policy, environment: Environment) -> Policy:
@@ -95,8 +136,9 @@ def _fitting(policy: Policy, environment: Environment) -> Policy:
     except (TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise wrong("policy", policy, f"does not take the observations of {environment.name} ({reason})") from None
-    if isinstance(environment.action, Discrete) and outputs.shape != (environment.action.n,):
-        raise wrong("policy", policy, f"its outputs have shape {outputs.shape}; accepted is ({environment.action.n},)")
+    accepted = head_for(environment.action).outputs
+    if isinstance(environment.action, Discrete) and outputs.shape != (accepted,):
+        raise wrong("policy", policy, f"its outputs have shape {outputs.shape}; accepted is ({accepted},)")
     return policy
 
 

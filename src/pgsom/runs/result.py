@@ -182,9 +182,9 @@ def _listing(seeds: tuple[int, ...]) -> str:
 
 @partial(jax.jit, static_argnames="policy")
 def _modes(policy: Policy, params: Tree, observations: Array) -> Array:
-    return jax.vmap(policy.mode, in_axes=(None, 0))(params, observations)
+    return jax.vmap(policy.act, in_axes=(None, 0))(params, observations)
 
 
 @partial(jax.jit, static_argnames="policy")
 def _samples(policy: Policy, params: Tree, observations: Array, keys: Array) -> Array:
-    return jax.vmap(policy.sample, in_axes=(None, 0, 0))(params, observations, keys)
+    return jax.vmap(policy.act, in_axes=(None, 0, 0))(params, observations, keys)
