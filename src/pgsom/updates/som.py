@@ -1,7 +1,6 @@
 """Second-order momentum, Algorithm 1 of the paper, with every choice it leaves open made explicit."""
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -12,21 +11,17 @@ from jax import Array
 from pgsom.checks import check_choice, check_number, wrong
 from pgsom.curvature import Estimator, make_estimator
 from pgsom.objective import LocalObjective
-from pgsom.updates.update_rule import Info, describe, norm
+from pgsom.updates.step_length import STEP_LENGTHS, StepLength, scale_to_kl, with_evidence
+from pgsom.updates.update_rule import Info, describe
 
 Tree = Any
 Shape = Literal["raw", "absolute", "negative_part", "rms"]
-StepLength = Literal["rate", "kl"]
 
 SHAPES: dict[str, str] = {
     "raw": "P = h̄, as printed: walks away from maxima, explodes where h̄ crosses 0",
     "absolute": "P = |h̄|",
     "negative_part": "P = max(−h̄, 0), how strongly J bends down",
     "rms": "P = √(average of h²), as AdaHessian",
-}
-STEP_LENGTHS: dict[str, str] = {
-    "rate": "learning rate × direction",
-    "kl": "the direction scaled so that its predicted mean KL divergence per step is the radius",
 }
 
 
@@ -74,8 +69,7 @@ class SecondOrderMomentum:
         direction, state = self.precondition(gradient, curvature, state)
         if self.step_length == "kl":
             direction = scale_to_kl(objective, direction, self.kl_radius)
-            # Without evidence no step: what momentum is left would otherwise be taken at full length for ever.
-            direction = jax.tree.map(partial(jnp.where, norm(gradient) > 0), direction, _zeros(direction))
+            direction = with_evidence(gradient, direction)
         return direction, state, describe(gradient, direction, curvature)
 
     def precondition(self, gradient: Tree, curvature: Tree, state: SOMState) -> tuple[Tree, SOMState]:
@@ -140,16 +134,6 @@ def som(
     )
 
 
-def scale_to_kl(objective: LocalObjective, direction: Tree, radius: Any) -> Tree:
-    """d √(2δ / dᵀFd): ½dᵀFd is the KL divergence per step, to second order, of a step d. One Jacobian product.
-
-    0 if dᵀFd is 0. A direction that is not finite stays so, for training to see.
-    """
-    bend = objective.mean_step_curvature(direction)
-    factor = jnp.where(bend == 0, 0, jnp.sqrt(2 * radius / jnp.where(bend == 0, 1, bend)))
-    return jax.tree.map(lambda d: d * factor, direction)
-
-
 def scale_by_som(
     beta1: float = 0.9,
     beta2: float = 0.999,
@@ -207,7 +191,3 @@ def _corrected(average: Tree, beta: Any, count: Array) -> Tree:
         return (leaf / (1 - jnp.asarray(beta, exact) ** count)).astype(leaf.dtype)
 
     return jax.tree.map(corrected, average)
-
-
-def _zeros(tree: Tree) -> Tree:
-    return jax.tree.map(jnp.zeros_like, tree)
