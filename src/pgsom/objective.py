@@ -109,6 +109,12 @@ class LocalObjective:
             0
         ]
 
+    def kronecker_fold(self) -> Fold:
+        """A and G of every layer, averaged over steps: the Fisher matrix of the layer is approximately A ⊗ G."""
+        steps = self.step_weight.sum()
+        of_chunks = self.sum_over_steps(derivatives.kronecker_factors, self.step_weight)
+        return of_chunks._replace(finish=lambda sums: jax.tree.map(lambda total: total / steps, sums))
+
     def mean_step_curvature(self, vector: Tree) -> Array:
         """vᵀ F v for F averaged over steps: twice the mean KL divergence per step of moving by a small v."""
 
