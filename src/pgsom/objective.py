@@ -109,6 +109,12 @@ class LocalObjective:
             0
         ]
 
+    def kronecker_fold(self) -> Fold:
+        """A and G of every layer, averaged over steps: the Fisher matrix of the layer is approximately A ⊗ G."""
+        steps = self.step_weight.sum()
+        of_chunks = self.sum_over_steps(derivatives.kronecker_factors, self.step_weight)
+        return of_chunks._replace(finish=lambda sums: jax.tree.map(lambda total: total / steps, sums))
+
     def mean_step_curvature(self, vector: Tree) -> Array:
         """vᵀ F v for F averaged over steps: twice the mean KL divergence per step of moving by a small v."""
 
@@ -122,7 +128,7 @@ class LocalObjective:
 
         return self.evaluate(sum_fold(of_chunk, (self.chunk, self.step_weight)))[0] / self.step_weight.sum()
 
-    def kl(self, params: Tree) -> Array:
+    def kl_fold(self, params: Tree) -> Fold:
         """Mean over steps of KL(π_θ(·|s_t) ‖ π_params(·|s_t)), θ being where the objective stands."""
 
         def of_chunk(chunk: tuple[Array, Array, Array]) -> Array:
@@ -131,7 +137,11 @@ class LocalObjective:
             return jnp.sum(weight * over_steps(self.policy.distribution.kl)(old, new))
 
         arrays = (self.rollout.observation, self.outputs, self.step_weight)
-        return self.evaluate(sum_fold(of_chunk, arrays))[0] / self.step_weight.sum()
+        return sum_fold(of_chunk, arrays, lambda total: total / self.step_weight.sum())
+
+    def kl(self, params: Tree) -> Array:
+        """`kl_fold`, evaluated."""
+        return self.evaluate(self.kl_fold(params))[0]
 
     def at(self, params: Tree) -> "LocalObjective":
         """The same episodes as evidence about J at other parameters, by importance weights.
@@ -154,16 +164,37 @@ class LocalObjective:
             entropy_to_go=self.entropy_weight * (returns_to_go(entropy, self.rate) - entropy),
         )
 
+    def gain_fold(self, params: Tree, *, whole_past: bool = False) -> Fold:
+        """What moving to `params` gains by the surrogate, Σ_n e Σ_t (w_t + c Σ_{k>t} d_k H_k) (ρ_t − 1) + c d_t ΔH_t.
+
+        ρ_t = π_params(a_t|s_t)/π_θ(a_t|s_t); its gradient at θ is the estimate of ∇J. With `whole_past` step t counts
+        Π_{k<t} ρ_k times as much: the estimate of J(params) − J(θ) by importance weights, whose Hessian at θ is the
+        causal one.
+        """
+        head = self.policy.distribution
+
+        def step(carry: tuple[Array, Array], arrays: tuple[Chunk, Array, Array, Array, Array], start: Array) -> Any:
+            del start
+            seen, old, taken, weight, entropy_weight = arrays
+            past, total = carry
+            new = derivatives.outputs(self.policy, params, seen.observation)
+            log_ratio = over_steps(head.log_prob)(new, seen.action) - over_steps(head.log_prob)(old, seen.action)
+            log_ratio = log_ratio * taken
+            gained = weight * jnp.expm1(log_ratio)
+            if whole_past:
+                gained = gained * jnp.exp(past + jnp.cumsum(log_ratio, axis=0) - log_ratio)
+            entropy = over_steps(head.entropy)(new) - over_steps(head.entropy)(old)
+            return past + log_ratio.sum(axis=0), total + jnp.sum(gained + entropy_weight * entropy)
+
+        weight = self.episode_weight * (self.weight + self.entropy_to_go)
+        entropy_weight = self.episode_weight * self.entropy_weight
+        arrays = (self.chunk, self.outputs, self.rollout.mask, weight, entropy_weight)
+        nothing = jnp.zeros((), weight.dtype)
+        return Fold((nothing * weight[0], nothing), step, arrays, lambda carry: carry[1])
+
     def value(self, params: Tree) -> Array:
-        """Σ_n e Σ_t w_t π_params(a_t|s_t)/π_θ(a_t|s_t): the surrogate whose gradient at θ is ∇J's estimate."""
-
-        def of_chunk(chunk: tuple[Chunk, Array, Array]) -> Array:
-            seen, old, weight = chunk
-            ratio = derivatives.log_probs(self.policy, params, seen)
-            ratio = ratio - over_steps(self.policy.distribution.log_prob)(old, seen.action)
-            return jnp.sum(weight * jnp.exp(ratio))
-
-        return self.evaluate(sum_fold(of_chunk, (self.chunk, self.outputs, self.score_weight)))[0]
+        """The surrogate Σ_n e Σ_t w_t ρ_t, with the entropy bonus less that at θ."""
+        return self.evaluate(self.gain_fold(params))[0] + jnp.sum(self.score_weight)
 
 
 def observe(

@@ -24,7 +24,7 @@ from pgsom.methods import METHODS, method_options
 from pgsom.objective import REDUCTIONS
 from pgsom.returns import DISCOUNTINGS
 from pgsom.schemes import STAGE_DATA
-from pgsom.updates.som import SHAPES, STEP_LENGTHS
+from pgsom.updates import SHAPES, STEP_LENGTHS
 from tests.cli.conftest import PROGRAM
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

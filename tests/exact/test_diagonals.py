@@ -341,6 +341,11 @@ def test_kl_and_surrogate_are_their_definitions() -> None:
     new, old = (tables(policy, p).log_prob[seen, action] for p in (there, objective.params))
     expected = np.sum(np.asarray(objective.weight) * np.exp(new - old)) / LENGTHS.size
     assert float(objective.value(there)) == pytest.approx(expected, rel=TINY)
+    log_ratio = (new - old) * np.asarray(objective.rollout.mask)
+    past = np.exp(np.cumsum(log_ratio, axis=0) - log_ratio)
+    expected = np.sum(np.asarray(objective.weight) * past * np.expm1(log_ratio)) / LENGTHS.size
+    (gain,) = objective.evaluate(objective.gain_fold(there, whole_past=True))
+    assert float(gain) == pytest.approx(expected, rel=TINY)
 
 
 def test_the_surrogate_and_the_kl_have_the_gradient_and_the_fisher_matrix_as_derivatives() -> None:

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 EXPECTATIONS = "tests/exact/test_expectations.py"
+NATURAL = "tests/exact/test_natural_gradient.py"
 MOMENTUM = "tests/exact/test_second_order_momentum.py"
 UNBIASED = f"{EXPECTATIONS} -k unbiased_for_a_table"
 
@@ -143,5 +144,40 @@ MUTATIONS = (
         "jax.vmap(policy.distribution.executed)(action))",
         "action)",
         "tests/exact/test_rollouts.py -k within_its_bounds",
+    ),
+    Mutation(
+        "conjugate gradients along plain residuals",
+        "updates/conjugate_gradient.py",
+        "_plus(r, rr / old.rr, old.p)",
+        "_plus(r, 0, old.p)",
+        "tests/exact/test_conjugate_gradient.py -k unknowns_solve",
+    ),
+    Mutation(
+        "the Fisher matrix summed over steps, not averaged, in the natural gradient",
+        "updates/natural_gradient.py",
+        "m / steps + damping * v",
+        "m + damping * v",
+        f"{NATURAL} -k dense_solve",
+    ),
+    Mutation(
+        "a line search that does not look at the divergence",
+        "updates/trust_region.py",
+        "(kl <= self.natural.kl_radius) & (gain > 0)",
+        "(kl <= kl) & (gain > 0)",
+        f"{NATURAL} -k leaves_its_radius",
+    ),
+    Mutation(
+        "a failed line search takes its last, untested step",
+        "updates/trust_region.py",
+        "jnp.where(end.found, end.factor, 0)",
+        "jnp.where(end.found, end.factor, end.factor)",
+        f"{NATURAL} -k leaves_its_radius",
+    ),
+    Mutation(
+        "importance ratios of the whole past forgotten from chunk to chunk",
+        "objective.py",
+        "return past + log_ratio.sum(axis=0), total",
+        "return past, total",
+        "tests/exact/test_diagonals.py -k kl_and_surrogate",
     ),
 )

@@ -8,6 +8,7 @@ from typing import Any
 from pgsom.checks import check_choice, suggestion, wrong
 from pgsom.methods.first_order import adam
 from pgsom.methods.method import Common, Method, assemble
+from pgsom.methods.natural import npg, trpo
 from pgsom.methods.paper import hessian_pg, pg_som, reinforce, runge_kutta_pg
 
 METHODS: dict[str, Callable[..., Method]] = {
@@ -16,6 +17,8 @@ METHODS: dict[str, Callable[..., Method]] = {
     "runge-kutta-pg": runge_kutta_pg,
     "pg-som": pg_som,
     "adam": adam,
+    "npg": npg,
+    "trpo": trpo,
 }
 
 
@@ -60,7 +63,9 @@ __all__ = [
     "hessian_pg",
     "make_method",
     "method_options",
+    "npg",
     "pg_som",
     "reinforce",
     "runge_kutta_pg",
+    "trpo",
 ]

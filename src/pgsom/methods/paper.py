@@ -3,7 +3,8 @@
 from pgsom.curvature import Estimator
 from pgsom.methods.method import DEFAULTS, INFINITE, Common, Method, assemble
 from pgsom.updates import Ascent, som
-from pgsom.updates.som import Shape, StepLength
+from pgsom.updates.som import Shape
+from pgsom.updates.step_length import StepLength
 
 
 def reinforce(learning_rate: float = 0.0005, *, common: Common = DEFAULTS) -> Method:

@@ -11,6 +11,7 @@ F_t = F(u_t), the functions here return, for a chunk of [time, env] observations
     fisher_product            Σ w Kᵀ F K v
     fisher_diagonal           Σ w diag(Kᵀ F K)
     squared_score_sum         Σ w z ⊙ z
+    kronecker_factors         Σ w ā āᵀ and Σ w δ δᵀ of every layer
     causal_square_sum         Σ w (z_t ⊙ z_t + 2 z_t ⊙ c_{t−1}),  c_t = Σ_{k≤t} z_k, carried from chunk to chunk
 
 An `MLP` goes the layer way (`pgsom.policies.layers`); any other network is differentiated sample by sample, which
@@ -25,6 +26,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from pgsom.policies import layers
+from pgsom.policies.layers import KroneckerFactors
 from pgsom.policies.networks import MLP, Layer
 from pgsom.policies.policy import Policy
 
@@ -138,6 +140,12 @@ def squared_score_sum(policy: Policy, params: Tree, chunk: Chunk, weights: Array
     passed, flat, w = _backward(policy, params, chunk, weights)
     deltas = _score_signals(policy, passed, flat, jnp.ones_like(w))
     return layers.squared_outer_sum(params, passed.inputs, tuple(w[:, None] * jnp.square(d) for d in deltas))
+
+
+def kronecker_factors(policy: Policy, params: Tree, chunk: Chunk, weights: Array) -> tuple[KroneckerFactors, ...]:
+    """Σ w ā āᵀ and Σ w δ δᵀ of every layer, δ the signals of the Fisher factor's columns; of an MLP only."""
+    passed, _, w = _backward(policy, params, chunk, weights)
+    return layers.kronecker_sums(params, passed, jax.vmap(policy.distribution.fisher_factor)(passed.outputs), w)
 
 
 def causal_square_sum(policy: Policy, params: Tree, chunk: Chunk, weights: Array, carried: Tree) -> tuple[Tree, Tree]:

@@ -60,6 +60,37 @@ def squared_outer_sum(
     return outer_sum(params, tuple(jnp.square(a) for a in inputs), squared_deltas)
 
 
+class KroneckerFactors(NamedTuple):
+    """A and G of one layer: its block of the Fisher matrix is approximately A ⊗ G, exactly so for one sample."""
+
+    inputs: Array
+    """A [input (+ 1), input (+ 1)]: the second moment of what goes in, behind it a 1 if there is a bias."""
+    signals: Array
+    """G [unit, unit]: the second moment of what comes back."""
+
+
+def kronecker_sums(
+    params: tuple[Layer, ...], passed: Backward, columns: Array, weights: Array
+) -> tuple[KroneckerFactors, ...]:
+    """Σ_n w_n ā_n ā_nᵀ and Σ_n w_n Σ_c δ_nc δ_ncᵀ of every layer, for the cotangents `columns`; ā = (a, 1)."""
+    deltas = column_signals(passed, columns)
+    return tuple(
+        KroneckerFactors(_second_moment(with_one(a, layer), weights), jnp.einsum("n,ncu,ncv->uv", weights, d, d))
+        for layer, a, d in zip(params, passed.inputs, deltas, strict=True)
+    )
+
+
+def with_one(inputs: Array, layer: Layer) -> Array:
+    """Inputs [sample, input], behind them a 1 if the layer has a bias."""
+    if layer.bias is None:
+        return inputs
+    return jnp.concatenate([inputs, jnp.ones((*inputs.shape[:-1], 1), inputs.dtype)], axis=-1)
+
+
+def _second_moment(inputs: Array, weights: Array) -> Array:
+    return inputs.T @ (weights[:, None] * inputs)
+
+
 def pre_activation_hessian_diagonals(
     network: MLP,
     params: tuple[Layer, ...],

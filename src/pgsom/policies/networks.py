@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from pgsom.checks import check_choice, check_count, wrong
+from pgsom.linear_algebra import orthonormal
 
 Params = Any
 Initial = Literal["orthogonal", "uniform", "unit", "zeros"]
@@ -130,7 +131,7 @@ class MLP:
     def _weight(self, drawn: Array, scale: float) -> Array:
         """A first weight from independent draws: normal for an orthogonal one, from [0, 1) for the uniform ones."""
         if self.initial == "orthogonal":
-            return scale * _orthonormal(drawn)
+            return scale * orthonormal(drawn)
         if self.initial == "uniform":
             return min(scale, 1.0) * (2 * drawn - 1) / math.sqrt(drawn.shape[0])
         return drawn if self.initial == "unit" else jnp.zeros_like(drawn)
@@ -207,21 +208,3 @@ class FunctionNetwork:
     def apply(self, params: Params, observation: Array) -> Array:
         """Call the user's function."""
         return self.apply_function(params, observation)
-
-
-def _orthonormal(matrix: Array) -> Array:
-    """Orthonormal columns (rows, if there are fewer) spanning what the matrix spans; uniform for normal entries.
-
-    Gram and Schmidt, each column projected twice. Not by QR or SVD: batched over seeds, these go to LAPACK calls that
-    wait for a thread of the pool they occupy, for ever if there are too few of them.
-    """
-    tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T
-
-    def add_column(index: Array, basis: Array) -> Array:
-        column = tall[:, index]
-        for _ in range(2):
-            column = column - basis @ (basis.T @ column)
-        return basis.at[:, index].set(column / jnp.linalg.norm(column))
-
-    basis = jax.lax.fori_loop(0, tall.shape[1], add_column, jnp.zeros_like(tall))
-    return basis if tall is matrix else basis.T

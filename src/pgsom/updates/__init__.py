@@ -2,7 +2,11 @@
 
 from pgsom.updates.ascent import Ascent, Followed, Lifted, followed_by, from_optax, roams
 from pgsom.updates.clipping import Clipping, clip_elements, clip_norm
-from pgsom.updates.som import SHAPES, STEP_LENGTHS, SecondOrderMomentum, scale_by_som, som
+from pgsom.updates.conjugate_gradient import conjugate_gradient
+from pgsom.updates.natural_gradient import NaturalGradient, natural_gradient
+from pgsom.updates.som import SHAPES, SecondOrderMomentum, scale_by_som, som
+from pgsom.updates.step_length import STEP_LENGTHS
+from pgsom.updates.trust_region import TrustRegion, trust_region
 from pgsom.updates.update_rule import Info, RoamingRule, UpdateRule
 
 __all__ = [
@@ -13,14 +17,19 @@ __all__ = [
     "Followed",
     "Info",
     "Lifted",
+    "NaturalGradient",
     "RoamingRule",
     "SecondOrderMomentum",
+    "TrustRegion",
     "UpdateRule",
     "clip_elements",
     "clip_norm",
+    "conjugate_gradient",
     "followed_by",
     "from_optax",
+    "natural_gradient",
     "roams",
     "scale_by_som",
     "som",
+    "trust_region",
 ]

@@ -1,7 +1,6 @@
 """Second-order momentum, Algorithm 1 of the paper, with every choice it leaves open made explicit."""
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -13,21 +12,17 @@ from pgsom.checks import check_choice, check_count, check_number, wrong
 from pgsom.curvature import Estimator, make_estimator
 from pgsom.objective import LocalObjective
 from pgsom.updates.refresh import gradient_and_curvature, renewals, where_due
-from pgsom.updates.update_rule import Info, describe, norm, share_negative
+from pgsom.updates.step_length import STEP_LENGTHS, StepLength, scale_to_kl, with_evidence
+from pgsom.updates.update_rule import Info, describe, share_negative
 
 Tree = Any
 Shape = Literal["raw", "absolute", "negative_part", "rms"]
-StepLength = Literal["rate", "kl"]
 
 SHAPES: dict[str, str] = {
     "raw": "P = h̄, as printed: walks away from maxima, explodes where h̄ crosses 0",
     "absolute": "P = |h̄|",
     "negative_part": "P = max(−h̄, 0), how strongly J bends down",
     "rms": "P = √(average of h²), as AdaHessian",
-}
-STEP_LENGTHS: dict[str, str] = {
-    "rate": "learning rate × direction",
-    "kl": "the direction scaled so that its predicted mean KL divergence per step is the radius",
 }
 
 
@@ -71,7 +66,7 @@ class SecondOrderMomentum:
     refresh: int = field(metadata={"static": True})
 
     def init(self, params: Tree) -> SOMState:
-        zeros = _zeros(params)
+        zeros = jax.tree.map(jnp.zeros_like, params)
         return SOMState(jnp.zeros((), jnp.int32), zeros, zeros, share_negative(zeros))
 
     def update(self, objective: LocalObjective, state: SOMState, params: Tree) -> tuple[Tree, SOMState, Info]:
@@ -81,8 +76,7 @@ class SecondOrderMomentum:
         direction, state = self.precondition(gradient, curvature, state)
         if self.step_length == "kl":
             direction = scale_to_kl(objective, direction, self.kl_radius)
-            # Without evidence no step: what momentum is left would otherwise be taken at full length for ever.
-            direction = jax.tree.map(partial(jnp.where, norm(gradient) > 0), direction, _zeros(direction))
+            direction = with_evidence(gradient, direction)
         return direction, state, describe(gradient, direction)._replace(negative_curvature=state.negative)
 
     def precondition(self, gradient: Tree, curvature: Tree, state: SOMState) -> tuple[Tree, SOMState]:
@@ -151,16 +145,6 @@ def som(
     )
 
 
-def scale_to_kl(objective: LocalObjective, direction: Tree, radius: Any) -> Tree:
-    """d √(2δ / dᵀFd): ½dᵀFd is the KL divergence per step, to second order, of a step d. One Jacobian product.
-
-    0 if dᵀFd is 0. A direction that is not finite stays so, for training to see.
-    """
-    bend = objective.mean_step_curvature(direction)
-    factor = jnp.where(bend == 0, 0, jnp.sqrt(2 * radius / jnp.where(bend == 0, 1, bend)))
-    return jax.tree.map(lambda d: d * factor, direction)
-
-
 def scale_by_som(
     beta1: float = 0.9,
     beta2: float = 0.999,
@@ -218,7 +202,3 @@ def _corrected(average: Tree, beta: Any, count: Array) -> Tree:
         return (leaf / (1 - jnp.asarray(beta, exact) ** count)).astype(leaf.dtype)
 
     return jax.tree.map(corrected, average)
-
-
-def _zeros(tree: Tree) -> Tree:
-    return jax.tree.map(jnp.zeros_like, tree)
