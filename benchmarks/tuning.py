@@ -38,7 +38,7 @@ Where the presets' numbers come from. Each method gets {CONFIGURATIONS} configur
 return over all episodes of training. "Score" is the mean return of 100 fresh episodes afterwards. Options that are not
 named have their defaults.
 
-The page is written by `make tuning` from `benchmarks/tuning.json`, `python -m benchmarks.tuning NAME` renews one method.
+The page is written by `make tuning` from `benchmarks/tuning.json`, `python -m benchmarks.tuning NAME` renews one.
 """
 
 

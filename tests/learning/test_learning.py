@@ -58,7 +58,7 @@ def test_the_best_first_action_is_found(name: str, environment: str) -> None:
 def test_the_rule_for_presets_is_strict_and_fair() -> None:
     """As docs/results.md says it."""
     assert luck(learning.NEEDED, 0.98) < 1 / 250
-    assert 1 - luck(learning.NEEDED, 0.75) < 1 / 50
+    assert 1 - luck(learning.NEEDED, 0.75) < 1 / 20
 
 
 @pytest.mark.slow
