@@ -29,7 +29,7 @@ HEAD = f"""# Results
 Every preset over {SEEDS} seeds of root seed {ROOT_SEED}; presets were tuned on root seed 1 ([how](tuning.md)).
 A seed's score is the mean undiscounted return of {EVALUATION} fresh episodes after training, actions drawn. It reaches
 the goal if its score is at least as high; a preset passes `make learn` if at least {NEEDED} of {SEEDS} seeds do. One
-that does with probability 0.98 a seed fails that 1 time in 250, one that does with probability 0.75 passes 1 in 20.
+that does with probability 0.98 a seed fails that 1 time in 250, one that does with probability 0.75 passes 1 in 39.
 
 "While learning" is the mean return over all episodes of training: the higher, the sooner it learned. Episodes and
 steps are those of one seed, with every batch of every update counted. Intervals: 95 %, bootstrapped over seeds;
