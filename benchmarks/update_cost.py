@@ -34,7 +34,7 @@ def updates_of(environment: Any, method: Method, seeds: int) -> Callable[[], Any
     """A few updates inside one compiled program, as training runs them."""
     policy = make_policy("mlp", environment)
     method = jax.tree.map(jnp.asarray, method)
-    state = init_program(policy, method, seed_keys(0, seeds))
+    state = init_program(environment, policy, method, seed_keys(0, seeds))
     return lambda: train_program(environment, policy, method, state, jnp.asarray(UPDATES), capacity=UPDATES)
 
 

@@ -1,5 +1,8 @@
 """Training: ``init``, ``step`` and the compiled program that repeats ``step``.
 
+What plays is a `Collector`: ``init`` and ``step`` take the one that suits an environment in JAX, ``start`` and
+``update`` any.
+
 One program per structure: environment, policy and the method's parts compile; its numbers, the seeds and the number
 of updates do not. Seeds (and methods that differ only in numbers) are a leading axis of the state, vmapped. Seed i's
 key is ``fold_in(key(root), i)``, so adding seeds never changes the others.
@@ -13,11 +16,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from pgsom.collectors import Collector, EpisodeCollector
 from pgsom.environments import Environment
 from pgsom.methods import Method
 from pgsom.objective import LocalObjective, observe, update_baseline
 from pgsom.policies import Policy
-from pgsom.rollout import Rollout, Score, collect, score
+from pgsom.rollout import Rollout, Score, score
 from pgsom.schemes import combine, integrate
 from pgsom.updates import Info
 from pgsom.updates.update_rule import all_finite, batches_of, points_of, update_from
@@ -31,6 +35,8 @@ class TrainState(NamedTuple):
     params: Tree
     rule_state: Tree
     baseline_state: Tree
+    experience: Tree
+    """What the collector carries from batch to batch."""
     key: Array
     updates: Array
     episodes: Array
@@ -67,63 +73,94 @@ def seed_keys(root: int, seeds: int | Sequence[int]) -> Array:
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(jax.random.key(root), chosen)
 
 
-def init(policy: Policy, method: Method, key: Array) -> TrainState:
+def collector_for(environment: Environment, policy: Policy, method: Method) -> Collector:
+    """What plays the method's batches in an environment in JAX."""
+    return EpisodeCollector(environment, policy, method.episodes_per_batch)
+
+
+def init(environment: Environment, policy: Policy, method: Method, key: Array) -> TrainState:
     """Draw the parameters; everything else starts at zero."""
-    key, params_key = jax.random.split(key)
-    # With the dtypes they will keep: a weakly typed leaf would compile the second chunk of updates anew.
-    params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), policy.init(params_key))
-    zero = jnp.zeros((), jnp.int32)
-    return TrainState(params, method.rule.init(params), method.weighting.baseline.init(), key, zero, zero, zero, zero)
+    return start(collector_for(environment, policy, method), policy, method, key)
 
 
 def step(environment: Environment, policy: Policy, method: Method, state: TrainState) -> tuple[TrainState, Metrics]:
     """One update: stages, combination, clipping, ascent. Left out, and counted, if anything is not finite."""
-    key, *stage_keys = jax.random.split(state.key, 1 + method.scheme.stages)
-    observed: list[tuple[LocalObjective, ...]] = []
+    return update(collector_for(environment, policy, method), policy, method, state)
 
-    def play(params: Tree, key: Array) -> tuple[LocalObjective, ...]:
-        """A batch at each of the rule's points."""
-        point_key, *batch_keys = jax.random.split(key, 1 + batches_of(method.rule))
-        points = points_of(method.rule, state.rule_state, params, point_key)
-        return tuple(map(observe_at, points, batch_keys))
 
-    def observe_at(params: Tree, key: Array) -> LocalObjective:
-        play_key, estimate_key = jax.random.split(key)
-        rollout = collect(environment, policy, params, play_key, method.episodes_per_batch)
-        return observe(method.weighting, state.baseline_state, policy, params, rollout, estimate_key)
+def start(collector: Collector, policy: Policy, method: Method, key: Array) -> TrainState:
+    """`init` with any collector."""
+    key, params_key = jax.random.split(key)
+    # With the dtypes they will keep: a weakly typed leaf would compile the second chunk of updates anew.
+    params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), policy.init(params_key))
+    experience = collector.init(jax.random.fold_in(params_key, 1))
+    zero = jnp.zeros((), jnp.int32)
+    return TrainState(
+        params, method.rule.init(params), method.weighting.baseline.init(), experience, key, zero, zero, zero, zero
+    )
 
-    def direction_at(index: int, params: Tree) -> tuple[Tree, tuple[Tree, Info]]:
-        again = index > 0 and method.stage_data == "reweighted"
-        observed.append((observed[0][0].at(params),) if again else play(params, stage_keys[index]))
-        direction, rule_state, info = update_from(method.rule, observed[-1], state.rule_state, params)
+
+class _Stages:
+    """The stages of one update: plays where the rule wants it and asks the rule for directions, in order."""
+
+    def __init__(self, collector: Collector, policy: Policy, method: Method, state: TrainState, keys: list[Array]):
+        self.collector, self.policy, self.method, self.state, self.keys = collector, policy, method, state, keys
+        self.experience = state.experience
+        self.observed: list[tuple[LocalObjective, ...]] = []
+
+    def direction_at(self, index: int, params: Tree) -> tuple[Tree, tuple[Tree, Info]]:
+        """The rule's direction in stage `index`, and beside it the rule's new state and report."""
+        again = index > 0 and self.method.stage_data == "reweighted"
+        self.observed.append((self.observed[0][0].at(params),) if again else self.play(params, self.keys[index]))
+        direction, rule_state, info = update_from(self.method.rule, self.observed[-1], self.state.rule_state, params)
         return direction, (rule_state, info)
 
-    direction, beside = integrate(method.scheme, direction_at, state.params, method.learning_rate)
+    def play(self, params: Tree, key: Array) -> tuple[LocalObjective, ...]:
+        """A batch at each of the rule's points."""
+        rule = self.method.rule
+        point_key, *batch_keys = jax.random.split(key, 1 + batches_of(rule))
+        points = points_of(rule, self.state.rule_state, params, point_key)
+        return tuple(map(self.observe_at, points, batch_keys))
+
+    def observe_at(self, params: Tree, key: Array) -> LocalObjective:
+        """One batch, and what it says."""
+        play_key, estimate_key = jax.random.split(key)
+        rollout, self.experience = self.collector.collect(play_key, params, self.experience)
+        return observe(self.method.weighting, self.state.baseline_state, self.policy, params, rollout, estimate_key)
+
+    def played(self) -> list[Rollout]:
+        """Every batch that was played."""
+        batches = self.observed if self.method.stage_data == "fresh" else self.observed[:1]
+        return [objective.rollout for objectives in batches for objective in objectives]
+
+
+def update(collector: Collector, policy: Policy, method: Method, state: TrainState) -> tuple[TrainState, Metrics]:
+    """`step` with any collector."""
+    key, *stage_keys = jax.random.split(state.key, 1 + method.scheme.stages)
+    stages = _Stages(collector, policy, method, state, stage_keys)
+    direction, beside = integrate(method.scheme, stages.direction_at, state.params, method.learning_rate)
     rule_state = combine(method.scheme.b, [s for s, _ in beside])
     clipped = method.clipping(direction)
     params = jax.tree.map(lambda p, d: p + jnp.asarray(method.learning_rate * d, p.dtype), state.params, clipped)
-    first = observed[0][0].rollout
-    # Judged before clipping, which would make something finite of an infinite gradient.
-    baseline_state = update_baseline(method.weighting, state.baseline_state, first)
+    baseline_state = update_baseline(method.weighting, state.baseline_state, stages.observed[0][0].rollout)
+    # The direction is judged before clipping, which would make something finite of an infinite gradient.
     norms = [info.gradient_norm for _, info in beside]
-    fine = all_finite((params, rule_state, baseline_state, direction, norms))
-    params, rule_state, baseline_state = jax.tree.map(
-        partial(jnp.where, fine),
-        (params, rule_state, baseline_state),
-        (state.params, state.rule_state, state.baseline_state),
-    )
-    played = observed if method.stage_data == "fresh" else observed[:1]
-    new = TrainState(
-        params,
+    new = (params, rule_state, baseline_state, stages.experience)
+    fine = all_finite((new, direction, norms))
+    old = (state.params, state.rule_state, state.baseline_state, state.experience)
+    learned, rule_state, baseline_state, experience = jax.tree.map(partial(jnp.where, fine), new, old)
+    after = TrainState(
+        learned,
         rule_state,
         baseline_state,
+        experience,
         key,
         state.updates + 1,
         state.episodes + method.episodes_per_update,
-        state.env_steps + sum(o.rollout.length.sum(dtype=jnp.int32) for batches in played for o in batches),
+        state.env_steps + sum(rollout.length.sum(dtype=jnp.int32) for rollout in stages.played()),
         state.skipped + ~fine,
     )
-    return new, _report(observed, beside[0][1], fine, new)
+    return after, _report(stages.observed, beside[0][1], fine, after)
 
 
 def train_updates(
@@ -168,10 +205,12 @@ def train_program(
     return jax.vmap(of_member, in_axes=(0 if many_methods else None, 0))(method, state)
 
 
-@partial(jax.jit, static_argnames=("policy", "many_methods"))
-def init_program(policy: Policy, method: Method, keys: Array, *, many_methods: bool = False) -> TrainState:
+@partial(jax.jit, static_argnames=("environment", "policy", "many_methods"))
+def init_program(
+    environment: Environment, policy: Policy, method: Method, keys: Array, *, many_methods: bool = False
+) -> TrainState:
     """`init` for every member."""
-    return jax.vmap(partial(init, policy), in_axes=(0 if many_methods else None, 0))(method, keys)
+    return jax.vmap(partial(init, environment, policy), in_axes=(0 if many_methods else None, 0))(method, keys)
 
 
 @partial(jax.jit, static_argnames=("environment", "policy", "episodes", "deterministic"))

@@ -53,7 +53,7 @@ def test_each_point_gets_a_batch_and_all_are_counted(followed: bool) -> None:
     rule = followed_by(There(0.5), from_optax(optax.scale, step_size=2.0)) if followed else There(0.5)
     method = assemble("there", rule, 1.0, Common(batch=3, scheme="heun"))
     assert roams(rule) and method.episodes_per_update == 12
-    state = init(POLICY, method, jax.random.key(0))
+    state = init(chain(), POLICY, method, jax.random.key(0))
     new, metrics = jax.jit(lambda s: step(chain(), POLICY, method, s))(state)
     expected = 1.0 if followed else 0.5
     for before, after in zip(jax.tree.leaves(state.params), jax.tree.leaves(new.params), strict=True):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
+import pgsom.collectors
 import pgsom.training
 from pgsom.baselines import BASELINES, make_baseline
 from pgsom.curvature import ESTIMATORS, Estimator, dense, diagonal, make_estimator
@@ -158,7 +159,7 @@ def with_numbers(method: Method) -> Method:
 @pytest.mark.parametrize("name", METHODS)
 def test_an_update_keeps_every_shape_and_type_of_the_state(name: str, baseline: str) -> None:
     method = with_numbers(make_method(name, baseline=baseline))
-    state = jax.eval_shape(partial(init, POLICY, method), jax.random.key(0))
+    state = jax.eval_shape(partial(init, ENVIRONMENT, POLICY, method), jax.random.key(0))
     new, _ = jax.eval_shape(partial(step, ENVIRONMENT, POLICY), method, state)
     assert jax.tree.structure(new) == jax.tree.structure(state)
     for before, after in zip(jax.tree.leaves(state), jax.tree.leaves(new), strict=True):
@@ -209,7 +210,7 @@ _at = quick_jit(LocalObjective.at)
 @pytest.fixture(name="parts_compiled")
 def _parts_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """`step` itself is run by Python, its expensive parts each compiled once."""
-    monkeypatch.setattr(pgsom.training, "collect", _collect)
+    monkeypatch.setattr(pgsom.collectors, "collect", _collect)
     monkeypatch.setattr(pgsom.training, "observe", _observe)
     monkeypatch.setattr(LocalObjective, "at", _at)
 
@@ -223,7 +224,7 @@ def test_any_rule_runs_under_any_scheme_with_either_stage_data(name: str) -> Non
             options = Common(scheme=scheme, stage_data=stage_data, alpha=0.3)
             method = METHODS[name](common=options)
             method = with_numbers(dataclasses.replace(method, rule=Compiled(method.rule)))
-            state = init(POLICY, method, jax.random.key(0))
+            state = init(ENVIRONMENT, POLICY, method, jax.random.key(0))
             for _ in range(2):
                 state, metrics = step(ENVIRONMENT, POLICY, method, state)
             said = f"{name}, {scheme}, {stage_data}"
@@ -242,7 +243,7 @@ def test_seeds_side_by_side_are_the_seeds_one_by_one(name: str) -> None:
     def two_updates(state: TrainState) -> TrainState:
         return jax.lax.fori_loop(0, 2, lambda i, s: step(ENVIRONMENT, POLICY, method, s)[0], state)
 
-    states = jax.vmap(partial(init, POLICY, method))(seed_keys(0, 3))
+    states = jax.vmap(partial(init, ENVIRONMENT, POLICY, method))(seed_keys(0, 3))
     together = quick_jit(jax.vmap(two_updates))(states)
     alone = quick_jit(two_updates)
     for index in range(3):

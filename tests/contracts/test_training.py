@@ -78,7 +78,7 @@ def test_another_root_seed_gives_other_episodes(trained: pgsom.Result) -> None:
 def test_chunks_of_updates_are_one_run(trained: pgsom.Result) -> None:
     """Two calls of three updates carry on where one of six does not stop."""
     method = jax.tree.map(jnp.asarray, trained.method)
-    state = init_program(trained.policy_definition, method, seed_keys(0, 3))
+    state = init_program(trained.environment, trained.policy_definition, method, seed_keys(0, 3))
     run = partial(train_program, trained.environment, trained.policy_definition, method, capacity=UPDATES)
     state, first = run(state, jnp.asarray(3))
     state, second = run(state, jnp.asarray(3))
@@ -92,7 +92,7 @@ def test_chunks_of_updates_are_one_run(trained: pgsom.Result) -> None:
 def test_weakly_typed_parameters_compile_once_too() -> None:
     policy = policy_from_functions(lambda key: jnp.asarray(0.5), lambda theta, state: jnp.stack([theta, -theta]))
     method = jax.tree.map(jnp.asarray, reinforce(0.1, common=Common(batch=2)))
-    state = init_program(policy, method, seed_keys(0, 1))
+    state = init_program(chain(), policy, method, seed_keys(0, 1))
     before = train_program._cache_size()
     for _ in range(2):
         state, _ = train_program(chain(), policy, method, state, jnp.asarray(1), capacity=1)
@@ -116,7 +116,7 @@ def test_methods_that_differ_in_numbers_run_as_one_program_and_as_each_alone(tra
 
     @jax.jit
     def with_constants(key: jax.Array) -> Any:
-        state = init(policy, methods[1], key)
+        state = init(environment, policy, methods[1], key)
         return jax.lax.fori_loop(0, UPDATES, lambda i, s: step(environment, policy, methods[1], s)[0], state).params
 
     constant = with_constants(seed_keys(0, 2)[1])
@@ -227,7 +227,7 @@ def history_of(
 ) -> list[tuple[TrainState, Any, TrainState]]:
     """(state before, metrics, state after) of each update."""
     method = jax.tree.map(jnp.asarray, method)
-    state, seen = init(policy, method, jax.random.key(0)), []
+    state, seen = init(environment, policy, method, jax.random.key(0)), []
     for _ in range(updates):
         new, metrics = _step(environment, policy, method, state)
         seen.append((state, metrics, new))

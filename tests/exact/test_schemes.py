@@ -157,7 +157,7 @@ def test_one_runge_kutta_update_is_heuns_rule_by_hand(stage_data: Any) -> None:
     """θ + η clip(½ g(θ) + ½ g(θ + η g(θ))), each g from its own episodes, or both from the first."""
     mdp, policy, rate = chain(length=2, horizon=4), tabular(), 0.4
     method = runge_kutta_pg(rate, common=Common(batch=5, stage_data=stage_data, discount=0.9, clip_elements=0.3))
-    state = pgsom.training.init(policy, method, jax.random.key(3))._replace(params=random_params(policy))
+    state = pgsom.training.init(mdp, policy, method, jax.random.key(3))._replace(params=random_params(policy))
     new, _ = _step(mdp, policy, method, state)
 
     _, first, second = jax.random.split(state.key, 3)
@@ -177,7 +177,7 @@ def test_one_runge_kutta_update_is_heuns_rule_by_hand(stage_data: Any) -> None:
 @pytest.mark.usefixtures("float64")
 def test_a_plain_update_climbs_by_the_learning_rate_times_the_gradient() -> None:
     mdp, policy, method = chain(length=2, horizon=4), tabular(), reinforce(0.25, common=Common(batch=5))
-    state = pgsom.training.init(policy, method, jax.random.key(0))._replace(params=random_params(policy))
+    state = pgsom.training.init(mdp, policy, method, jax.random.key(0))._replace(params=random_params(policy))
     new, metrics = _step(mdp, policy, method, state)
     gradient, _ = batch_gradient(method, policy, mdp, state.params, jax.random.split(state.key)[1], state.params)
     np.testing.assert_allclose(flat(new.params) - flat(state.params), 0.25 * flat(gradient), rtol=1e-10)

@@ -56,8 +56,8 @@ MUTATIONS = (
     Mutation(
         "bias correction one update late",
         "updates/som.py",
-        "count = state.updates + 1",
-        "count = state.updates + 2",
+        "count, renewed = state.updates + 1,",
+        "count, renewed = state.updates + 2,",
         f"{MOMENTUM} -k worked_out_by_hand",
     ),
     Mutation(
@@ -84,8 +84,8 @@ MUTATIONS = (
     Mutation(
         "steps of later stages not counted",
         "training.py",
-        "for batches in played for o in batches",
-        "for batches in played[:1] for o in batches",
+        "for rollout in stages.played())",
+        "for rollout in stages.played()[:1])",
         "tests/contracts/test_training.py -k every_stage_are_counted",
     ),
     Mutation(

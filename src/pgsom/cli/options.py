@@ -33,6 +33,7 @@ HELP: dict[str, tuple[str, str]] = {
     "stage_data": (LEARNING, "episodes of later stages"),
     "curvature": (CURVATURE, ""),
     "probes": (CURVATURE, "random probes for the curvature; 0: exact"),
+    "refresh": (CURVATURE, "updates from one estimate of the curvature to the next"),
     "shape": (CURVATURE, "how curvature becomes a scale"),
     "exponent": (CURVATURE, "power p of the curvature"),
     "damping": (CURVATURE, "ε added to the curvature"),

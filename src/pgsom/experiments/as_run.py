@@ -223,7 +223,7 @@ def _run_group(
     keys = jnp.tile(seed_keys(root, seeds), len(variants))
     methods = [m for m in map(_named_alike, variants) for _ in range(seeds)]
     method: Method = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(x, float) for x in leaves]), *methods)
-    state: TrainState = init_program(policy, method, keys, many_methods=True)
+    state: TrainState = init_program(environment, policy, method, keys, many_methods=True)
     measured = evaluate_program(
         environment, policy, state.params, _stream(keys, 1), episodes=BASELINE_EPISODES, deterministic=False
     ).episode_return.mean(axis=1)

@@ -64,6 +64,7 @@ def pg_som(
     beta1: float = 0.5,
     beta2: float = 0.9,
     bias_correction: bool = True,
+    refresh: int = 1,
     common: Common = DEFAULTS,
 ) -> Method:
     """PG-SOM, Algorithm 1: bias-corrected averages of gradient and curvature, one divided by the other.
@@ -86,5 +87,6 @@ def pg_som(
         beta1=beta1,
         beta2=beta2,
         bias_correction=bias_correction,
+        refresh=refresh,
     )
     return assemble("pg-som", rule, learning_rate, common)

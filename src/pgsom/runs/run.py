@@ -168,7 +168,7 @@ def _run_group(
         )
 
     started = time.perf_counter()
-    state = init_program(policy, method, keys, many_methods=many)
+    state = init_program(environment, policy, method, keys, many_methods=many)
     advance(state, 0)
     compiled = time.perf_counter() - started
     state, metrics, ran = _drive(advance, state, updates, capacity, callback)

@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from pgsom.checks import check_choice, check_number, wrong
+from pgsom.checks import check_choice, check_count, check_number, wrong
 from pgsom.curvature import Estimator, make_estimator
 from pgsom.objective import LocalObjective
-from pgsom.updates.update_rule import Info, describe, norm
+from pgsom.updates.refresh import gradient_and_curvature, renewals, where_due
+from pgsom.updates.update_rule import Info, describe, norm, share_negative
 
 Tree = Any
 Shape = Literal["raw", "absolute", "negative_part", "rms"]
@@ -31,11 +32,13 @@ STEP_LENGTHS: dict[str, str] = {
 
 
 class SOMState(NamedTuple):
-    """The two moving averages, each the size of the parameters, and the number of updates in them."""
+    """The two moving averages, each the size of the parameters, and the number of updates in the first."""
 
     updates: Array
     gradient: Tree
     curvature: Tree
+    negative: Array
+    """Share of negative entries in the latest ĥ."""
 
 
 @jax.tree_util.register_dataclass
@@ -51,7 +54,8 @@ class SecondOrderMomentum:
         d ← d √(2 δ / dᵀFd)              (step_length = "kl"; 0 where ĝ = 0)
 
     ĝ and ĥ are estimated from the same episodes, in one pass where the estimator allows it. With shape raw the
-    power keeps the sign of h̄, and ε is added away from zero.
+    power keeps the sign of h̄, and ε is added away from zero. With refresh = k only every k-th update estimates ĥ
+    and moves h, whose bias correction then counts those; the others cost what a gradient costs.
     """
 
     beta1: Any
@@ -64,32 +68,37 @@ class SecondOrderMomentum:
     shape: Shape = field(metadata={"static": True})
     step_length: StepLength = field(metadata={"static": True})
     bias_correction: bool = field(metadata={"static": True})
+    refresh: int = field(metadata={"static": True})
 
     def init(self, params: Tree) -> SOMState:
-        zeros = jax.tree.map(jnp.zeros_like, params)
-        return SOMState(jnp.zeros((), jnp.int32), zeros, zeros)
+        zeros = _zeros(params)
+        return SOMState(jnp.zeros((), jnp.int32), zeros, zeros, share_negative(zeros))
 
     def update(self, objective: LocalObjective, state: SOMState, params: Tree) -> tuple[Tree, SOMState, Info]:
-        gradient, curvature = objective.evaluate(objective.gradient_fold(), self.curvature.diagonal(objective))
+        gradient, curvature = gradient_and_curvature(
+            objective, self.curvature, state.updates, self.refresh, state.curvature
+        )
         direction, state = self.precondition(gradient, curvature, state)
         if self.step_length == "kl":
             direction = scale_to_kl(objective, direction, self.kl_radius)
             # Without evidence no step: what momentum is left would otherwise be taken at full length for ever.
             direction = jax.tree.map(partial(jnp.where, norm(gradient) > 0), direction, _zeros(direction))
-        return direction, state, describe(gradient, direction, curvature)
+        return direction, state, describe(gradient, direction)._replace(negative_curvature=state.negative)
 
     def precondition(self, gradient: Tree, curvature: Tree, state: SOMState) -> tuple[Tree, SOMState]:
-        """All of the algorithm but the estimates: ĝ, ĥ and the old moments to d and the new moments."""
+        """All of the algorithm but the estimates: ĝ, ĥ (unused unless due) and the old moments to d and the new."""
         squared = self.shape == "rms"
-        count = state.updates + 1
         g = _average(self.beta1, state.gradient, gradient)
         h = _average(self.beta2, state.curvature, jax.tree.map(jnp.square, curvature) if squared else curvature)
+        negative = share_negative(curvature)
+        h, negative = where_due(state.updates, self.refresh, (h, negative), (state.curvature, state.negative))
+        count, renewed = state.updates + 1, renewals(state.updates, self.refresh)
         g_bar = _corrected(g, self.beta1, count) if self.bias_correction else g
-        h_bar = _corrected(h, self.beta2, count) if self.bias_correction else h
+        h_bar = _corrected(h, self.beta2, renewed) if self.bias_correction else h
         # An entry that has never seen a gradient stays, whatever its curvature: 0/0 is 0 here.
         direction = jax.tree.map(lambda gi, hi: jnp.where(gi == 0, 0, gi / self._scale(hi)), g_bar, h_bar)
         direction = jax.tree.map(lambda d: jnp.clip(d, min=-self.trust_cap, max=self.trust_cap), direction)
-        return direction, SOMState(count, g, h)
+        return direction, SOMState(count, g, h, negative)
 
     def _scale(self, h: Array) -> Array:
         """P from h̄."""
@@ -117,6 +126,7 @@ def som(
     beta1: float = 0.9,
     beta2: float = 0.999,
     bias_correction: bool = True,
+    refresh: int = 1,
 ) -> SecondOrderMomentum:
     """Check the options and build the rule."""
     estimator = make_estimator(curvature, probes)
@@ -137,6 +147,7 @@ def som(
         shape=shape,
         step_length=step_length,
         bias_correction=bias_correction,
+        refresh=check_count("refresh", refresh),
     )
 
 
