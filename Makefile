@@ -6,7 +6,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help test lint browser learn mutants bench peers paper requirements clean .venv
+.PHONY: help test lint browser learn results tuning mutants bench peers paper requirements clean .venv
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z.]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -30,6 +30,12 @@ APT := DEBIAN_FRONTEND=noninteractive timeout 240 apt-get -o Acquire::Retries=1 
 
 learn: .venv/package  ## the learning tests (slow)
 	XLA_FLAGS= $(BIN)/pytest -n 2 -m slow
+
+results: .venv/package  ## train every preset over 32 seeds and write docs/results.md (slow)
+	$(BIN)/python -m benchmarks.learning
+
+tuning: .venv/package  ## search the numbers of the presets and write docs/tuning.md (slow)
+	$(BIN)/python -m benchmarks.tuning
 
 mutants: .venv/package  ## sabotage single lines and see that tests go red (slow)
 	$(BIN)/python -m tests.mutations

@@ -36,3 +36,8 @@ def bootstrap_mean(
     upper = (1 + level) / 2
     wider = np.sqrt(seeds / (seeds - 1)) * scipy.stats.t.ppf(upper, seeds - 1) / scipy.stats.norm.ppf(upper)
     return Interval(mean, mean - wider * (mean - low), mean + wider * (high - mean))
+
+
+def interquartile_mean(samples: ArrayLike) -> NDArray[np.float64]:
+    """The mean over the first axis without its lowest and highest quarter, ⌊n/4⌋ samples each."""
+    return np.asarray(scipy.stats.trim_mean(np.asarray(samples, dtype=np.float64), 0.25, axis=0))

@@ -5,25 +5,23 @@ by bad luck with probability P[Binomial(SEEDS, p) < needed], which is stated whe
 fixed, so a test that passes keeps passing until the code changes.
 """
 
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
-import scipy.stats
 
 import pgsom
+from benchmarks import learning, tuning
+from benchmarks.learning import SEEDS, luck
+from benchmarks.tuning import GRIDS
 from pgsom.methods import METHODS
-
-
-def luck(seeds: int, needed: int, p: float) -> float:
-    """The probability that fewer than `needed` of `seeds` succeed, each with probability p."""
-    return float(scipy.stats.binom.cdf(needed - 1, seeds, p))
-
+from pgsom.presets import preset_names, read_preset
 
 # --- quick: two tables with a known best action ------------------------------------------------------------------
 
-SEEDS, NEEDED = 32, 30
+NEEDED = 30
 QUICK: dict[str, dict[str, Any]] = {
     "reinforce": {"learning_rate": 1.0},
     "hessian-pg": {"learning_rate": 0.5, "damping": 0.5},
@@ -35,16 +33,17 @@ QUICK: dict[str, dict[str, Any]] = {
 
 def test_the_rule_for_the_quick_ones_is_strict_and_fair() -> None:
     """Success with probability 0.99 a seed passes all but one time in 200, with 0.75 not once in 100."""
-    assert luck(SEEDS, NEEDED, 0.99) < 1 / 200
-    assert 1 - luck(SEEDS, NEEDED, 0.75) < 1 / 100
+    assert luck(NEEDED, 0.99) < 1 / 390
+    assert 1 - luck(NEEDED, 0.75) < 1 / 100
 
 
 def test_every_method_is_here() -> None:
-    assert set(QUICK) == set(CARTPOLE) == set(METHODS)
+    assert set(QUICK) == set(METHODS)
 
 
-@pytest.mark.parametrize("environment", ["two-armed-bandit", "probe-delayed"])
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    ("name", "environment"), [("reinforce", "two-armed-bandit"), *((name, "probe-delayed") for name in METHODS)]
+)
 def test_the_best_first_action_is_found(name: str, environment: str) -> None:
     """A seed succeeds if it takes the paid action with probability above 0.9 after 50 updates of 8 episodes a stage."""
     result = pgsom.train(environment, name, seeds=SEEDS, updates=50, batch=8, **QUICK[name])
@@ -53,34 +52,49 @@ def test_the_best_first_action_is_found(name: str, environment: str) -> None:
     assert not result.skipped.any()
 
 
-# --- slow: CartPole with the methods' defaults -------------------------------------------------------------------
+# --- slow: every preset ------------------------------------------------------------------------------------------
 
 
-class Goal(NamedTuple):
-    """Success of a seed: the mean of 100 fresh episodes after `episodes` of training is at least `score`."""
-
-    episodes: int
-    score: float
-    needed: int
-    """of 32 seeds; 29 is 90 %"""
-
-
-CARTPOLE_SEEDS = 32
-CARTPOLE = {
-    "reinforce": Goal(1000, 150, 29),
-    "hessian-pg": Goal(1000, 150, 29),
-    "runge-kutta-pg": Goal(2000, 150, 29),
-    "pg-som": Goal(1000, 400, 29),
-    "adam": Goal(1000, 300, 29),
-}
+def test_the_rule_for_presets_is_strict_and_fair() -> None:
+    """As docs/results.md says it."""
+    assert luck(learning.NEEDED, 0.98) < 1 / 250
+    assert 1 - luck(learning.NEEDED, 0.75) < 1 / 39
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", METHODS)
-def test_cartpole_is_learned_with_the_defaults(name: str) -> None:
-    """At least 90 % of seeds reach the score; by luck, a method that does so with probability 0.98 fails 1 in 300."""
-    goal = CARTPOLE[name]
-    assert luck(CARTPOLE_SEEDS, goal.needed, 0.98) < 1 / 300
-    result = pgsom.train("CartPole-v1", name, seeds=CARTPOLE_SEEDS, episodes=goal.episodes)
-    scores = result.evaluate(100).mean(axis=1)
-    assert int(np.sum(scores >= goal.score)) >= goal.needed, np.sort(scores).round(1)
+@pytest.mark.parametrize("name", preset_names())
+def test_a_preset_reaches_its_goal(name: str) -> None:
+    """At least 29 of 32 seeds do."""
+    row = learning.measure(name)
+    assert row.successes >= learning.NEEDED and row.skipped == 0, sorted(row.scores)
+
+
+# --- the pages hold what was measured ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("page", "written"),
+    [(learning.PAGE, learning.page(learning.read_rows())), (tuning.PAGE, tuning.page(tuning.read_runs()))],
+    ids=["results", "tuning"],
+)
+def test_a_page_holds_nothing_but_what_was_measured(page: Path, written: str) -> None:
+    assert page.read_text("utf-8") == written
+
+
+@pytest.mark.parametrize("name", learning.read_rows())
+def test_what_was_measured_is_the_preset_as_it_is(name: str) -> None:
+    row, preset = learning.read_rows()[name], read_preset(name)
+    assert (row.settings, row.goal) == (preset.settings, preset.goal), f"measure again: {name}"
+    assert len(row.scores) == SEEDS
+
+
+def test_every_method_is_tuned_with_the_same_budget() -> None:
+    assert GRIDS.keys() <= METHODS.keys()
+    assert {name: len(tuning.configurations(name)) for name in GRIDS} == dict.fromkeys(GRIDS, tuning.CONFIGURATIONS)
+    assert learning.ROOT_SEED != tuning.ROOT_SEED
+
+
+@pytest.mark.slow
+def test_every_method_is_tuned_and_measured() -> None:
+    assert [name for name in METHODS if name not in GRIDS] == [], "methods without a grid in benchmarks/tuning.py"
+    assert [name for name in METHODS if name not in learning.read_rows()] == [], "methods not measured: make results"

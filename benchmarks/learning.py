@@ -1,0 +1,140 @@
+"""`python -m benchmarks.learning [preset …]`: does each preset learn, over 32 seeds? Writes docs/results.md.
+
+What was measured is kept in benchmarks/learning.json, a row a preset; the page holds nothing else. `make learn` asks
+the same of every preset, and fails if too few of its seeds reach its goal.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.stats
+
+import pgsom
+from pgsom.checks import check_known
+from pgsom.presets import preset_names, read_preset
+from pgsom.statistics import bootstrap_mean, interquartile_mean
+
+ROOT = Path(__file__).parents[1]
+ROWS, PAGE = ROOT / "benchmarks" / "learning.json", ROOT / "docs" / "results.md"
+SEEDS, NEEDED, EVALUATION = 32, 29, 100
+ROOT_SEED = 0
+"""Presets are tuned on root seed 1 (`benchmarks.tuning`)."""
+
+HEAD = f"""# Results
+
+Every preset over {SEEDS} seeds of root seed {ROOT_SEED}; presets were tuned on root seed 1 ([how](tuning.md)).
+A seed's score is the mean undiscounted return of {EVALUATION} fresh episodes after training, actions drawn. It reaches
+the goal if its score is at least as high; a preset passes `make learn` if at least {NEEDED} of {SEEDS} seeds do. One
+that does with probability 0.98 a seed fails that 1 time in 250, one that does with probability 0.75 passes 1 in 39.
+
+"While learning" is the mean return over all episodes of training: the higher, the sooner it learned. Episodes and
+steps are those of one seed, with every batch of every update counted. Intervals: 95 %, bootstrapped over seeds;
+IQM: the mean of the middle half of the seeds.
+
+The page is written by `make results` from `benchmarks/learning.json`. One row again: the command beside it.
+"""
+COLUMNS = (
+    "preset",
+    "episodes",
+    "environment steps",
+    "score, mean [95 %]",
+    "IQM",
+    "while learning",
+    "goal",
+    "seeds at the goal",
+    "command",
+)
+
+
+class Row(NamedTuple):
+    """What was measured of one preset."""
+
+    settings: dict[str, Any]
+    goal: float
+    episodes: int
+    env_steps: float
+    """Of one seed, on average."""
+    while_learning: float
+    skipped: int
+    scores: list[float]
+    """One a seed."""
+
+    @property
+    def successes(self) -> int:
+        """How many seeds reached the goal."""
+        return sum(score >= self.goal for score in self.scores)
+
+
+def luck(needed: int, p: float) -> float:
+    """The probability that fewer than `needed` seeds succeed, each with probability p."""
+    return float(scipy.stats.binom.cdf(needed - 1, SEEDS, p))
+
+
+def measure(name: str) -> Row:
+    """Train the preset over all seeds and evaluate it."""
+    preset = read_preset(name)
+    result = pgsom.train(**preset.settings, seeds=SEEDS, seed=ROOT_SEED)
+    scores = result.evaluate(EVALUATION).mean(axis=1)
+    return Row(
+        settings=preset.settings,
+        goal=preset.goal,
+        episodes=int(result.episodes[-1]),
+        env_steps=float(result.env_steps[:, -1].mean()),
+        while_learning=float(result.returns.mean()),
+        skipped=int(result.skipped.sum()),
+        scores=[round(float(score), 2) for score in scores],
+    )
+
+
+def read_rows() -> dict[str, Row]:
+    """What has been measured so far."""
+    return {name: Row(**row) for name, row in json.loads(ROWS.read_text("utf-8")).items()} if ROWS.exists() else {}
+
+
+def page(rows: dict[str, Row]) -> str:
+    """docs/results.md."""
+    sections = []
+    for environment in sorted({row.settings["environment"] for row in rows.values()}):
+        inside = {name: row for name, row in rows.items() if row.settings["environment"] == environment}
+        best_first = sorted(inside, key=lambda name: -inside[name].while_learning)
+        lines = [COLUMNS, ["---"] * len(COLUMNS), *(cells(name, rows[name]) for name in best_first)]
+        sections.append(f"\n## {environment}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines))
+    return HEAD + "".join(sections)
+
+
+def cells(name: str, row: Row) -> list[str]:
+    mean, low, high = bootstrap_mean(row.scores)
+    return [
+        name,
+        f"{row.episodes:,}",
+        f"{row.env_steps:,.0f}",
+        f"{mean:.1f} [{low:.1f}, {high:.1f}]",
+        f"{interquartile_mean(row.scores):.1f}",
+        f"{row.while_learning:.1f}",
+        f"{row.goal:g}",
+        f"{row.successes} of {len(row.scores)}",
+        f"`python -m benchmarks.learning {name}`",
+    ]
+
+
+def main(asked: Sequence[str]) -> int:
+    check_known("preset", asked, preset_names())
+    rows = read_rows()
+    for name in asked or preset_names():
+        rows[name] = measure(name)
+        row = rows[name]
+        print(
+            f"{name:<24} score {np.mean(row.scores):6.1f}, {row.successes} of {SEEDS} seeds at {row.goal:g}", flush=True
+        )
+        kept = {known: rows[known]._asdict() for known in sorted(rows.keys() & set(preset_names()))}
+        ROWS.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
+        PAGE.write_text(page(read_rows()), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,101 @@
+"""`python -m benchmarks.tuning [method …]`: the grids that presets come from. Writes docs/tuning.md.
+
+Every method has as many configurations, seeds and episodes as every other, on root seed 1; results are measured on
+root seed 0 (`benchmarks.learning`). What was measured is kept in benchmarks/tuning.json. Configurations that differ in
+numbers only run in one program.
+"""
+
+import itertools
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import pgsom
+from pgsom.checks import check_known
+
+ROOT = Path(__file__).parents[1]
+RUNS, PAGE = ROOT / "benchmarks" / "tuning.json", ROOT / "docs" / "tuning.md"
+ENVIRONMENT, EPISODES, SEEDS, ROOT_SEED = "CartPole-v1", 500, 8, 1
+CONFIGURATIONS = 12
+
+GRIDS: dict[str, dict[str, Sequence[Any]]] = {
+    "reinforce": {"learning_rate": [1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3], "discount": [0.95, 0.99]},
+    "hessian-pg": {"learning_rate": [0.003, 0.01, 0.03, 0.1], "damping": [0.1, 1.0, 10.0]},
+    "runge-kutta-pg": {"learning_rate": [1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3], "discount": [0.95, 0.99]},
+    "pg-som": {"kl_radius": [0.002, 0.005, 0.01, 0.02], "beta1": [0.0, 0.5, 0.9]},
+    "adam": {"learning_rate": [0.001, 0.002, 0.005, 0.01, 0.02, 0.05], "b1": [0.5, 0.9]},
+}
+"""The values of each option that are tried, all combinations."""
+
+HEAD = f"""# Tuning
+
+Where the presets' numbers come from. Each method gets {CONFIGURATIONS} configurations, a grid; each configuration
+{SEEDS} seeds of root seed {ROOT_SEED} and {EPISODES} episodes a seed on {ENVIRONMENT}. They are ranked by the mean
+return over all episodes of training. "Score" is the mean return of 100 fresh episodes afterwards. Options that are not
+named have their defaults.
+
+The page is written by `make tuning` from `benchmarks/tuning.json`, `python -m benchmarks.tuning NAME` renews one.
+"""
+
+
+def configurations(method: str) -> list[dict[str, Any]]:
+    """All combinations of the method's grid."""
+    grid = GRIDS[method]
+    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+
+
+def tune(method: str) -> list[dict[str, Any]]:
+    """Every configuration with what it gave, the best first."""
+    tried = configurations(method)
+    methods = [pgsom.make_method(method, **options) for options in tried]
+    results = pgsom.sweep(ENVIRONMENT, methods, seeds=SEEDS, episodes=EPISODES, seed=ROOT_SEED)
+    runs = [
+        {
+            "options": options,
+            "while_learning": round(float(result.returns.mean()), 1),
+            "score": round(float(result.evaluate(100).mean()), 1),
+            "skipped": int(result.skipped.sum()),
+        }
+        for options, result in zip(tried, results, strict=True)
+    ]
+    return sorted(runs, key=lambda run: -np.nan_to_num(run["while_learning"], nan=-np.inf))
+
+
+def page(runs: dict[str, list[dict[str, Any]]]) -> str:
+    """docs/tuning.md."""
+    sections = []
+    for method, found in runs.items():
+        names = list(found[0]["options"])
+        head = [*names, "while learning", "score"]
+        rows = [[f"{run['options'][n]:g}" for n in names] + [f"{run[k]:g}" for k in head[-2:]] for run in _keyed(found)]
+        lines = [head, ["---"] * len(head), *rows]
+        sections.append(f"\n## {method}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines))
+    return HEAD + "".join(sections)
+
+
+def _keyed(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [run | {"while learning": run["while_learning"]} for run in runs]
+
+
+def read_runs() -> dict[str, list[dict[str, Any]]]:
+    """What has been measured so far."""
+    return json.loads(RUNS.read_text("utf-8")) if RUNS.exists() else {}
+
+
+def main(asked: Sequence[str]) -> int:
+    check_known("method", asked, GRIDS)
+    for method in asked or GRIDS:
+        found = tune(method)
+        print(f"{method:<24} best {found[0]}", flush=True)
+        runs = read_runs() | {method: found}
+        RUNS.write_text(json.dumps({name: runs[name] for name in GRIDS if name in runs}, indent=1) + "\n", "utf-8")
+        PAGE.write_text(page(read_runs()), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
