@@ -31,7 +31,7 @@ class KFACState(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class KFAC:
-    """Layer by layer, with inputs ā = (a, 1) and signals δ of the Fisher matrix exact over actions:
+    """Natural gradients layer by layer, from inputs ā = (a, 1) and signals δ that are exact over actions.
 
         A ← β A + (1 − β) mean ā āᵀ,   G ← β G + (1 − β) mean Σ_c δ_c δ_cᵀ,   both divided by 1 − β^{t+1}
         π = √( (tr A / dim A) / (tr G / dim G) )
@@ -40,7 +40,7 @@ class KFAC:
         d = m min(η_max, √(2 δ / mᵀFm))     (step_length = "kl", F exact; "rate": d = m)
 
     A ⊗ G is the layer's block of the Fisher matrix if inputs and signals are independent, for one sample always.
-    """  # noqa: D400, D415
+    """
 
     damping: Any
     decay: Any
