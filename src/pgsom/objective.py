@@ -242,5 +242,6 @@ def _step_factors(weighting: Weighting, rollout: Batch) -> Array:
 
 
 def _episode_weight(reduction: Reduction, rollout: Batch) -> Array:
-    share = 1 / rollout.length.size if reduction == "sum" else 1 / rollout.length.sum()
-    return jnp.full(rollout.length.shape, share, rollout.reward.dtype)
+    columns = rollout.reward.shape[1]
+    share = 1 / columns if reduction == "sum" else 1 / rollout.steps
+    return jnp.full(columns, share, rollout.reward.dtype)

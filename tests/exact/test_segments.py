@@ -149,10 +149,10 @@ def test_statistics_are_of_raw_numbers_and_hold_for_the_next_batch(steps: int) -
     second, after = collector.collect(jax.random.key(2), jnp.zeros(()), experience)
     mask = np.asarray(second.mask, bool)
     raw = known.observations.mean + np.sqrt(known.observations.variance) * np.asarray(second.observation)
-    assert set(np.round(raw[mask], 3)) <= {10.0, 11.0}, "the states, shifted"
+    assert set(np.round(np.asarray(raw)[mask], 3).tolist()) <= {10.0, 11.0}, "the states, shifted"
     np.testing.assert_allclose(second.outputs[..., 1][mask], second.observation[mask], rtol=1e-6)
     np.testing.assert_allclose(second.reward_scale, 1 / np.sqrt(known.returns.variance), rtol=1e-6)
-    assert set(np.asarray(second.reward)[mask]) == {-1.0}, "rewards stay as the environment gave them"
+    assert set(np.asarray(second.reward)[mask].tolist()) == {-1.0}, "rewards stay as the environment gave them"
     assert float(collector.statistics(after).observations.number) == mask.sum() + float(known.observations.number)
 
 
