@@ -19,7 +19,7 @@ from jax import Array
 from pgsom.collectors import Batch, Collector, collector_of
 from pgsom.environments import Environment
 from pgsom.methods import Method
-from pgsom.objective import LocalObjective, observe, update_baseline
+from pgsom.objective import LocalObjective, observe, start_baseline, update_baseline
 from pgsom.policies import Policy
 from pgsom.rollout import Score, score
 from pgsom.schemes import combine, integrate
@@ -94,10 +94,9 @@ def start(collector: Collector, policy: Policy, method: Method, key: Array) -> T
     # With the dtypes they will keep: a weakly typed leaf would compile the second chunk of updates anew.
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), policy.init(params_key))
     experience = collector.init(jax.random.fold_in(params_key, 1))
+    baseline_state = start_baseline(method.weighting, collector.observation, jax.random.fold_in(params_key, 2))
     zero = jnp.zeros((), jnp.int32)
-    return TrainState(
-        params, method.rule.init(params), method.weighting.baseline.init(), experience, key, zero, zero, zero, zero
-    )
+    return TrainState(params, method.rule.init(params), baseline_state, experience, key, zero, zero, zero, zero)
 
 
 class _Stages:
@@ -142,7 +141,8 @@ def update(collector: Collector, policy: Policy, method: Method, state: TrainSta
     rule_state = combine(method.scheme.b, [s for s, _ in beside])
     clipped = method.clipping(direction)
     params = jax.tree.map(lambda p, d: p + jnp.asarray(method.learning_rate * d, p.dtype), state.params, clipped)
-    baseline_state = update_baseline(method.weighting, state.baseline_state, stages.observed[0][0].rollout)
+    lesson_key = jax.random.fold_in(state.key, 1)
+    baseline_state = update_baseline(method.weighting, state.baseline_state, stages.observed[0][0], lesson_key)
     # The direction is judged before clipping, which would make something finite of an infinite gradient.
     norms = [info.gradient_norm for _, info in beside]
     new = (params, rule_state, baseline_state, stages.experience)
@@ -226,7 +226,7 @@ def evaluate_program(
 def _report(observed: list[tuple[LocalObjective, ...]], info: Info, fine: Array, state: TrainState) -> Metrics:
     first = observed[0][0]
     batch = first.rollout
-    weight = observed[-1][0].episode_weight
+    weight = _weight_of_pieces(observed[-1][0])
     entropies = jax.vmap(jax.vmap(first.policy.distribution.entropy))(batch.outputs)
     return Metrics(
         episode_return=batch.mean_return,
@@ -242,3 +242,9 @@ def _report(observed: list[tuple[LocalObjective, ...]], info: Info, fine: Array,
         episodes=state.episodes,
         env_steps=state.env_steps,
     )
+
+
+def _weight_of_pieces(objective: LocalObjective) -> Array:
+    """e, once for each piece, and 0 for what is none."""
+    weight = objective.episode_weight
+    return weight if weight.ndim == 1 else weight * objective.rollout.begins * objective.rollout.mask

@@ -11,6 +11,7 @@ from pgsom.folds import Fold, map_fold
 from pgsom.objective import LocalObjective
 from pgsom.policies import derivatives
 from pgsom.policies.derivatives import Chunk
+from pgsom.returns import piece_sums, sums_so_far
 
 Tree = Any
 
@@ -34,14 +35,18 @@ class CausalHessian:
         policy, params, e_w = objective.policy, objective.params, objective.score_weight
         log_density = log_density_diagonal(objective, self.probes)
 
-        def step(carry: tuple[Tree, Tree], arrays: tuple[Chunk, Any], start: Any) -> tuple[Tree, Tree]:
+        def step(carry: tuple[Tree, Tree], arrays: tuple[Chunk, Any, Any], start: Any) -> tuple[Tree, Tree]:
             del start
             c, total = carry
-            squares, c = derivatives.causal_square_sum(policy, params, *arrays, c)
-            return c, jax.tree.map(lambda *parts: sum(parts), total, squares, log_density(policy, params, *arrays))
+            chunk, weights, begins = arrays
+            squares, c = derivatives.causal_square_sum(policy, params, chunk, weights, c, begins)
+            return c, jax.tree.map(
+                lambda *parts: sum(parts), total, squares, log_density(policy, params, chunk, weights)
+            )
 
         zeros = derivatives.zero_scores(params, e_w.shape[1])
-        return Fold((zeros, jax.tree.map(jnp.zeros_like, params)), step, (objective.chunk, e_w), lambda carry: carry[1])
+        arrays = (objective.chunk, e_w, objective.begins)
+        return Fold((zeros, jax.tree.map(jnp.zeros_like, params)), step, arrays, lambda carry: carry[1])
 
     def product(self, objective: LocalObjective, vector: Tree) -> Tree:
         """Two passes: with s_t = z_t·v the score terms are Σ_t (w_t Σ_{k≤t} s_k + Σ_{k>t} w_k s_k) z_t."""
@@ -50,8 +55,9 @@ class CausalHessian:
             map_fold(lambda chunk: derivatives.directional_scores(policy, params, chunk, vector), objective.chunk)
         )
         w_s = e_w * s
-        behind = jnp.sum(w_s, axis=0) - jnp.cumsum(w_s, axis=0)
-        score_weight = e_w * jnp.cumsum(s * objective.rollout.mask, axis=0) + behind * objective.rollout.mask
+        begins, mask = objective.begins, objective.rollout.mask
+        behind = piece_sums(w_s, begins) - sums_so_far(w_s, begins)
+        score_weight = e_w * sums_so_far(s * mask, begins) + behind * mask
 
         def of_chunk(policy: Any, params: Tree, chunk: Chunk, outer: Any, weights: Any) -> Tree:
             return jax.tree.map(
