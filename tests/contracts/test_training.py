@@ -187,7 +187,8 @@ def test_progress_comes_in_chunks_and_a_callback_can_stop() -> None:
 
     result = result_of(environment="two-armed-bandit", updates=40, callback=stop_at_sixteen, seeds=2)
     assert seen[0].updates == 8 and 16 <= seen[-1].updates <= 40 and seen[-1].total_updates == 40
-    assert result.returns.shape == (2, seen[-1].updates) == (2, result.settings.updates)
+    assert result.returns.shape == (2, seen[-1].updates) == (2, result.updates)
+    assert result.settings.updates == 40, "settings are those of the plan"
     assert seen[-1].episodes == 4 * seen[-1].updates and seen[-1].env_steps == 2 * seen[-1].episodes
     assert sum(p.chunk.episode_return.shape[1] for p in seen) == seen[-1].updates
     assert CAPACITY >= 40
