@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pgsom.checks import check_choice, check_count, wrong
+from pgsom.checks import check_choice, check_count, listed, wrong
 from pgsom.curvature.averaged import SpatialAverage
 from pgsom.curvature.causal import CausalHessian, DecayedCausal, WithoutCrossTerms
 from pgsom.curvature.estimator import Estimator, bends_down, dense, diagonal
@@ -49,7 +49,7 @@ def make_estimator(curvature: str | Estimator, probes: int = 0) -> Estimator:
     """
     if not isinstance(curvature, str):
         if not isinstance(curvature, Estimator):
-            raise wrong("curvature", curvature, f"accepted are {', '.join(ESTIMATORS)} and objects like them")
+            raise wrong("curvature", curvature, f"accepted are {listed(ESTIMATORS)} and objects like them")
         return curvature
     check_choice("curvature", curvature, (*ESTIMATORS, *PROBED))
     check_count("probes", probes, at_least=0)
