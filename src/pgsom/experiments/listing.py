@@ -247,12 +247,12 @@ def _episode(objective: LocalObjective, index: Array) -> LocalObjective:
     def column(array: Array) -> Array:
         return array[:, index][:, None]
 
-    by_time = ("observation", "action", "outputs", "reward")
+    by_time = {"observation", "action", "outputs", "reward"}
+    by_episode = {"length", "terminated", "truncated", "final_observation"}
+    recorded: dict[str, Any] = objective.rollout._asdict()  # type: ignore[attr-defined]  # whole episodes, so a Rollout
     rollout = Rollout(
-        **{
-            name: column(array) if name in by_time else array[index][None]
-            for name, array in objective.rollout._asdict().items()
-        }
+        **{name: column(array) for name, array in recorded.items() if name in by_time},
+        **{name: array[index][None] for name, array in recorded.items() if name in by_episode},
     )
     return replace(
         objective,
