@@ -249,7 +249,7 @@ def _episode(objective: LocalObjective, index: Array) -> LocalObjective:
 
     by_time = {"observation", "action", "outputs", "reward"}
     by_episode = {"length", "terminated", "truncated", "final_observation"}
-    recorded: dict[str, Any] = objective.rollout._asdict()  # type: ignore[attr-defined]  # whole episodes, so a Rollout
+    recorded: dict[str, Any] = objective.rollout._asdict()
     rollout = Rollout(
         **{name: column(array) for name, array in recorded.items() if name in by_time},
         **{name: array[index][None] for name, array in recorded.items() if name in by_episode},
