@@ -160,8 +160,8 @@ class LocalObjective:
     def at(self, params: Tree) -> "LocalObjective":
         """The same episodes as evidence about J at other parameters, by importance weights.
 
-        Episode n (or piece n) counts ρ_n = Π_t π_params(a_t|s_t)/π_θ(a_t|s_t) times as much, so that the expectation of every
-        estimator is what it would be for episodes played at `params`.
+        Episode (or piece) n counts ρ_n = Π_t π_params(a_t|s_t)/π_θ(a_t|s_t) times as much, so that the expectation of
+        every estimator is what it would be for episodes played at `params`.
         """
         policy, rollout = self.policy, self.rollout
         (outputs,) = self.evaluate(

@@ -66,11 +66,11 @@ def returns_to_go(reward: Array, discount: Array | float, begins: Array | None =
     return returns.reshape(padded.shape)[:steps]
 
 
-def sums_so_far(values: Array, begins: Array | None = None) -> Array:
-    """Σ_{k≤t} x_k within the piece."""
+def sums_so_far(values: Array, begins: Array | None = None, decay: float = 1.0) -> Array:
+    """Σ_{k≤t} λ^{t−k} x_k within the piece, λ being `decay`."""
     if begins is None:
-        return jnp.cumsum(values, axis=0)
-    return recur(values, jnp.where(begins, 0, jnp.ones_like(values)))
+        return jnp.flip(returns_to_go(jnp.flip(values, axis=0), decay), axis=0)
+    return recur(values, jnp.where(begins, 0, jnp.asarray(decay, values.dtype)))
 
 
 def piece_sums(values: Array, begins: Array | None = None) -> Array:
