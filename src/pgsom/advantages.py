@@ -12,7 +12,7 @@ Sums stop at a piece's end. An end that is no termination (a time limit, or a se
 observation that would have come next, the one before any reset.
 """
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +54,7 @@ def n_step(steps: Valued, discount: Array | float, n: Array | int) -> Array:
     """Â_t from n rewards: R¹_t = r_t + γ V′_t,  R^{m+1}_t = r_t + γ R^m_{t+1}, but R¹_t at a piece's end."""
     first = steps.reward + discount * steps.next_value
 
-    def longer(_: int, returns: Array) -> Array:
+    def longer(_: Any, returns: Array) -> Array:
         later = jnp.concatenate([returns[1:], jnp.zeros_like(returns[:1])])
         return jnp.where(steps.last, first, steps.reward + discount * later)
 

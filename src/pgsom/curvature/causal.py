@@ -111,9 +111,9 @@ def causal_diagonal(objective: LocalObjective, probes: int, decay: float) -> Fol
     def step(carry: tuple[Tree, Tree], arrays: tuple[Chunk, Any, Any], start: Any) -> tuple[Tree, Tree]:
         del start
         c, total = carry
-        *seen, begins = arrays
-        squares, c = derivatives.causal_square_sum(policy, params, *seen, c, decay, begins)
-        return c, jax.tree.map(lambda *parts: sum(parts), total, squares, log_density(policy, params, *seen))
+        seen, weights, begins = arrays
+        squares, c = derivatives.causal_square_sum(policy, params, seen, weights, c, decay, begins)
+        return c, jax.tree.map(lambda *parts: sum(parts), total, squares, log_density(policy, params, seen, weights))
 
     zeros = derivatives.zero_scores(params, e_w.shape[1])
     arrays = (objective.chunk, e_w, objective.begins)

@@ -191,12 +191,7 @@ def causal_square_sum(
 
 
 def piece_product_sum(
-    policy: Policy,
-    params: Tree,
-    chunk: Chunk,
-    weights: tuple[Array, Array, Array],
-    begins: Array,
-    carried: tuple[Tree, Tree],
+    policy: Policy, params: Tree, chunk: Chunk, weights: tuple[Array, ...], begins: Array, carried: tuple[Tree, Tree]
 ) -> tuple[Tree, tuple[Tree, Tree]]:
     """Σ e (Σ z) ⊙ (Σ w z) over pieces, and the last (c, s) [env, …]; `weights` are e, w and 1 where a step was taken.
 
