@@ -16,11 +16,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from pgsom.collectors import Batch, Collector, collector_of
-from pgsom.environments import Environment
+from pgsom.collectors import Batch, Collector, collector_of, statistics_of
+from pgsom.environments import Environment, Spec
 from pgsom.methods import Method
 from pgsom.objective import LocalObjective, observe, start_baseline, update_baseline
-from pgsom.policies import Policy
+from pgsom.policies import Policy, standardised
 from pgsom.rollout import Score, score
 from pgsom.schemes import combine, integrate
 from pgsom.updates import Info
@@ -135,6 +135,7 @@ class _Stages:
 
 def update(collector: Collector, policy: Policy, method: Method, state: TrainState) -> tuple[TrainState, Metrics]:
     """`step` with any collector."""
+    method = method.at(state.updates)
     key, *stage_keys = jax.random.split(state.key, 1 + method.scheme.stages)
     stages = _Stages(collector, policy, method, state, stage_keys)
     direction, beside = integrate(method.scheme, stages.direction_at, state.params, method.learning_rate)
@@ -161,6 +162,12 @@ def update(collector: Collector, policy: Policy, method: Method, state: TrainSta
         state.skipped + ~fine,
     )
     return after, _report(stages.observed, beside[0][1], fine, after)
+
+
+def trained(policy: Policy, observation: Spec, state: TrainState) -> tuple[Policy, Tree]:
+    """The policy and parameters to use from now on: for observations as the environment gives them."""
+    seen = statistics_of(state.experience).observations
+    return (policy, state.params) if seen is None else (standardised(policy, observation), (state.params, seen))
 
 
 def train_updates(

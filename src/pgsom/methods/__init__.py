@@ -2,10 +2,11 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from pgsom.checks import check_choice, listed, suggestion, wrong
+from pgsom.methods.actor_critic import a2c, ppo
 from pgsom.methods.adaptive import adahessian, ggt, shampoo, soap, sophia
 from pgsom.methods.first_order import adabelief, adam, rmsprop
 from pgsom.methods.method import Common, Method, assemble
@@ -28,6 +29,8 @@ METHODS: dict[str, Callable[..., Method]] = {
     "shampoo": shampoo,
     "soap": soap,
     "ggt": ggt,
+    "a2c": a2c,
+    "ppo": ppo,
 }
 
 
@@ -47,13 +50,19 @@ def make_method(method: str | Method, **options: Any) -> Method:
             raise wrong("option", name, f"unknown; accepted are {listed(known)}{suggestion(name, known)}")
     own = {name: value for name, value in options.items() if name in _own_parameters(method)}
     shared = {name: value for name, value in options.items() if name not in own}
-    return METHODS[method](**own, common=Common(**shared))
+    return METHODS[method](**own, common=replace(_common(method), **shared))
 
 
 def method_options(method: str) -> dict[str, Any]:
     """Every option that the named method takes, with its default."""
     own = {name: parameter.default for name, parameter in _own_parameters(method).items()}
-    return own | asdict(Common())
+    return own | asdict(_common(method))
+
+
+def _common(method: str) -> Common:
+    """What the method makes of the options that all share, if none is given."""
+    common: Common = inspect.signature(METHODS[method]).parameters["common"].default
+    return common
 
 
 def _own_parameters(method: str) -> Mapping[str, inspect.Parameter]:
@@ -67,6 +76,7 @@ __all__ = [
     "METHODS",
     "Common",
     "Method",
+    "a2c",
     "adabelief",
     "adahessian",
     "adam",
@@ -78,6 +88,7 @@ __all__ = [
     "method_options",
     "npg",
     "pg_som",
+    "ppo",
     "reinforce",
     "rmsprop",
     "runge_kutta_pg",

@@ -73,13 +73,22 @@ class Result:
 
     @property
     def returns(self) -> NDArray[np.floating]:
-        """Mean undiscounted return of the episodes played at θ, before each update [seed, update]."""
-        return np.asarray(self.metrics.episode_return)
+        """Mean undiscounted return of the episodes played at θ, before each update [seed, update].
+
+        Of segments that of the episodes that ended in the update's batch; the last known where none did, NaN before
+        the first.
+        """
+        seen = np.asarray(self.metrics.episode_return)
+        known = np.maximum.accumulate(np.where(np.isnan(seen), 0, np.arange(seen.shape[1])), axis=1)
+        return np.take_along_axis(seen, known, axis=1)
 
     @property
     def episodes(self) -> NDArray[np.integer]:
-        """Episodes played up to and including each update, all stages counted [update]."""
-        return np.asarray(self.metrics.episodes)[0]
+        """Episodes played up to and including each update, all stages counted [update].
+
+        Of segments those that ended, a mean over seeds.
+        """
+        return np.rint(np.asarray(self.metrics.episodes).mean(axis=0)).astype(int)
 
     @property
     def env_steps(self) -> NDArray[np.integer]:
