@@ -38,6 +38,8 @@ QUICK: dict[str, dict[str, Any]] = {
     "shampoo": {"learning_rate": 0.3},
     "soap": {"learning_rate": 0.3},
     "ggt": {"learning_rate": 0.3},
+    "a2c": {"learning_rate": 0.1, "critic_rate": 0.1},
+    "ppo": {"learning_rate": 0.1, "critic_rate": 0.1, "steps": 16},
 }
 
 

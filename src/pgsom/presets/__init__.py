@@ -24,7 +24,7 @@ class Preset(NamedTuple):
     def summary(self) -> str:
         """In a line."""
         chosen = self.settings
-        budget = f"{chosen['env_steps']:,} steps" if "env_steps" in chosen else f"{chosen['episodes']} episodes"
+        budget = f"{chosen['env_steps']:,} steps" if "env_steps" in chosen else f"{chosen['episodes']:,} episodes"
         return f"{chosen['method']} on {chosen['environment']}, {budget}; goal {self.goal:g}"
 
 
