@@ -40,18 +40,26 @@ if TYPE_CHECKING:
     )
     from pgsom.environments.finite_mdp import FiniteMDP, FiniteState
     from pgsom.environments.flattening import Flattened, flattened
+    from pgsom.environments.gymnasium_adapter import GymnasiumEnvironment, GymnasiumVector, gymnasium_environment
     from pgsom.environments.gymnax_adapter import GymnaxEnvironment
+    from pgsom.environments.host import Copies, EpisodeError, HostEnvironment, HostStep
     from pgsom.environments.linear_quadratic import LinearQuadratic, double_integrator
 
 __all__ = [
     "Box",
+    "Copies",
     "Discrete",
     "Enumeration",
     "Environment",
+    "EpisodeError",
     "FiniteMDP",
     "FiniteState",
     "Flattened",
+    "GymnasiumEnvironment",
+    "GymnasiumVector",
     "GymnaxEnvironment",
+    "HostEnvironment",
+    "HostStep",
     "LinearGaussian",
     "LinearQuadratic",
     "MultiBinary",
@@ -76,6 +84,7 @@ __all__ = [
     "exact_return",
     "exact_values",
     "flattened",
+    "gymnasium_environment",
     "make",
     "names",
     "probe_delayed",
@@ -113,7 +122,9 @@ _MODULES = {
     ),
     "examples": ("chain", "probe_delayed", "random_mdp", "three_state", "two_armed_bandit"),
     "flattening": ("Flattened", "flattened"),
+    "gymnasium_adapter": ("GymnasiumEnvironment", "GymnasiumVector", "gymnasium_environment"),
     "gymnax_adapter": ("GymnaxEnvironment",),
+    "host": ("Copies", "EpisodeError", "HostEnvironment", "HostStep"),
 }
 _MODULE_OF = {name: module for module, listed in _MODULES.items() for name in listed}
 

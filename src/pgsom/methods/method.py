@@ -36,8 +36,13 @@ class Method:
     @property
     def episodes_per_update(self) -> int:
         """Episodes that one update consumes, all stages counted."""
+        return self.episodes_per_batch * self.batches_per_update
+
+    @property
+    def batches_per_update(self) -> int:
+        """Batches that one update plays: one at each point of each stage with episodes of its own."""
         stages = self.scheme.stages if self.stage_data == "fresh" else 1
-        return self.episodes_per_batch * stages * batches_of(self.rule)
+        return stages * batches_of(self.rule)
 
 
 @dataclass(frozen=True)
