@@ -8,18 +8,21 @@ times, while the environment, which costs far more, is stepped once.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 from jax import Array
 
-from pgsom.environments import EpisodeError, HostEnvironment, Spec
-from pgsom.host_collector import HostCollector
+from pgsom.collectors import Batch, Plan, normalised_episodes
+from pgsom.environments import HostEnvironment, Spec
+from pgsom.host_play import HostPlayer
 from pgsom.methods import Method
+from pgsom.normalisation import Moments, Statistics, scale_of, standardise
 from pgsom.policies import Policy
-from pgsom.rollout import Rollout
+from pgsom.segments import Segments, Standing, padded
 from pgsom.training import Metrics, TrainState, start, update
 
 Tree = Any
@@ -28,29 +31,59 @@ Tree = Any
 class _Wanted(Exception):  # noqa: N818 (a request, not an error)
     """A batch that has not been played."""
 
-    def __init__(self, key: Array, params: Tree) -> None:
+    def __init__(self, key: Array, params: Tree, seen: Moments | None) -> None:
         super().__init__()
-        self.key, self.params = key, params
+        self.key, self.params, self.seen = key, params, seen
 
 
+@dataclass
 class Played:
-    """A collector that hands out batches already played, in order, and then says which it lacks."""
+    """A collector that hands out batches already played, in order, and then says which it lacks.
 
-    def __init__(self, observation: Spec, batches: Sequence[Rollout]) -> None:
-        self._observation, self._batches = observation, list(batches)
+    Statistics are carried as they are with environments in JAX; simulators in mid-episode stay on the host.
+    """
 
-    @property
-    def observation(self) -> Spec:
-        return self._observation
+    observation: Spec
+    plan: Plan
+    discount: Any
+    batches: list[Batch] = field(default_factory=list)
 
-    def init(self, key: Array) -> Tree:
+    def init(self, key: Array) -> Statistics | Standing:
         del key
-        return ()
+        known = self.plan.statistics(self.observation)
+        if not self.plan.steps:
+            return known
+        return Standing((), jnp.zeros(0), jnp.zeros(0), jnp.zeros(0), jnp.zeros(self.plan.environments), known)
 
-    def collect(self, key: Array, params: Tree, experience: Tree) -> tuple[Rollout, Tree]:
-        if not self._batches:
-            raise _Wanted(key, params)
-        return self._batches.pop(0), experience
+    def collect(self, key: Array, params: Tree, experience: Tree) -> tuple[Batch, Tree]:
+        if not self.batches:
+            raise _Wanted(key, params, self.statistics(experience).observations)
+        raw = self.batches.pop(0)
+        if isinstance(raw, Segments):
+            return _normalised_segments(raw, experience, self.discount)
+        return normalised_episodes(raw, experience, self.discount)
+
+    def statistics(self, experience: Tree) -> Statistics:
+        return experience.statistics if isinstance(experience, Standing) else experience
+
+
+def _normalised_segments(raw: Segments, standing: Standing, discount: Any) -> tuple[Segments, Standing]:
+    """Segments as the environment gave them, as learning is given them; and where the next ones begin."""
+    known = standing.statistics
+
+    def add(before: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        reward, taken, over = row
+        now = jnp.where(taken, discount * before + reward, before)
+        return jnp.where(over, 0, now), now
+
+    last, discounted = jax.lax.scan(add, standing.discounted, (raw.reward, raw.taken, raw.over))
+    segments = raw._replace(
+        observation=standardise(known.observations, raw.observation),
+        next_observation=standardise(known.observations, raw.next_observation),
+        reward_scale=scale_of(known.returns),
+    )
+    known = known.with_more(raw.observation, discounted, raw.taken)
+    return padded(segments), standing._replace(discounted=last, statistics=known)
 
 
 @partial(jax.jit, static_argnames=("observation", "policy", "many_methods"))
@@ -58,8 +91,11 @@ def host_init_program(
     observation: Spec, policy: Policy, method: Method, keys: Array, *, many_methods: bool = False
 ) -> TrainState:
     """`training.start` for every member."""
-    begin = partial(start, Played(observation, ()), policy)
-    return jax.vmap(begin, in_axes=(0 if many_methods else None, 0))(method, keys)
+
+    def of_member(method: Method, key: Array) -> TrainState:
+        return start(_played(observation, method, ()), policy, method, key)
+
+    return jax.vmap(of_member, in_axes=(0 if many_methods else None, 0))(method, keys)
 
 
 @partial(jax.jit, static_argnames=("observation", "policy", "many_methods"))
@@ -68,17 +104,17 @@ def wanted_program(
     policy: Policy,
     method: Method,
     state: TrainState,
-    played: tuple[Rollout, ...],
+    played: tuple[Batch, ...],
     *,
     many_methods: bool = False,
-) -> tuple[Array, Tree]:
-    """Key and parameters of the batch that comes after those in `played`, for every member."""
+) -> tuple[Array, Tree, Moments | None]:
+    """Key, parameters and statistics for the batch that comes after those in `played`, for every member."""
 
-    def of_member(method: Method, member: TrainState, batches: tuple[Rollout, ...]) -> tuple[Array, Tree]:
+    def of_member(method: Method, member: TrainState, batches: tuple[Batch, ...]) -> Any:
         try:
-            update(Played(observation, batches), policy, method, member)
+            update(_played(observation, method, batches), policy, method, member)
         except _Wanted as wanted:
-            return wanted.key, wanted.params
+            return wanted.key, wanted.params, wanted.seen
         raise AssertionError("an update played fewer batches than its method says")
 
     return jax.vmap(of_member, in_axes=(0 if many_methods else None, 0, 0))(method, state, played)
@@ -90,20 +126,24 @@ def update_program(
     policy: Policy,
     method: Method,
     state: TrainState,
-    played: tuple[Rollout, ...],
+    played: tuple[Batch, ...],
     *,
     many_methods: bool = False,
 ) -> tuple[TrainState, Metrics]:
     """`training.update` for every member, all its batches having been played."""
 
-    def of_member(method: Method, member: TrainState, batches: tuple[Rollout, ...]) -> tuple[TrainState, Metrics]:
-        return update(Played(observation, batches), policy, method, member)
+    def of_member(method: Method, member: TrainState, batches: tuple[Batch, ...]) -> tuple[TrainState, Metrics]:
+        return update(_played(observation, method, batches), policy, method, member)
 
     return jax.vmap(of_member, in_axes=(0 if many_methods else None, 0, 0))(method, state, played)
 
 
+def _played(observation: Spec, method: Method, batches: Sequence[Batch]) -> Played:
+    return Played(observation, method.plan, method.weighting.rate, list(batches))
+
+
 class HostTraining:
-    """A run on the host: opened copies, and the compiled pieces of an update."""
+    """Opened copies, and the compiled pieces of an update; `labels` name the members in error messages."""
 
     def __init__(
         self,
@@ -114,10 +154,8 @@ class HostTraining:
         *,
         many_methods: bool = False,
     ) -> None:
-        self.method, self.batches = method, method.batches_per_update
-        self.collector = HostCollector(environment, policy, labels, method.episodes_per_batch)
-        self.failure: EpisodeError | None = None
-        """What the environment raised, if it did; the state is that before the update in which it did."""
+        self.method = method
+        self.player = HostPlayer(environment, policy, labels, method.plan.environments)
         bound = {"many_methods": many_methods}
         self._init = partial(host_init_program, environment.observation, policy, method, **bound)
         self._wanted = partial(wanted_program, environment.observation, policy, method, **bound)
@@ -127,28 +165,19 @@ class HostTraining:
         """The state before the first update."""
         return self._init(keys)
 
-    def advance(self, state: TrainState, updates: int) -> tuple[TrainState, Metrics | None, int]:
-        """Up to `updates` updates, their metrics [member, update], and how many: fewer if the environment raised."""
-        rows: list[Metrics] = []
-        for _ in range(updates):
-            try:
-                state, row = self.step(state)
-            except EpisodeError as failure:
-                self.failure = failure
-                break
-            rows.append(jax.tree.map(np.asarray, row))
-        if not rows:
-            return state, None, 0
-        return state, jax.tree.map(lambda *parts: np.stack(parts, axis=1), *rows), len(rows)
-
     def step(self, state: TrainState) -> tuple[TrainState, Metrics]:
         """One update of every member."""
-        played: tuple[Rollout, ...] = ()
-        for _ in range(self.batches):
-            keys, params = self._wanted(state, played)
-            played = (*played, self.collector.collect(keys, params))
+        played: tuple[Batch, ...] = ()
+        for _ in range(self.method.batches_per_update):
+            played = (*played, self._play(*self._wanted(state, played)))
         return self._update(state, played)
 
     def close(self) -> None:
         """Close the copies."""
-        self.collector.close()
+        self.player.close()
+
+    def _play(self, keys: Array, params: Tree, seen: Moments | None) -> Batch:
+        steps = self.method.plan.steps
+        if steps:
+            return self.player.segments(keys, params, seen, steps)
+        return self.player.episodes(keys, params, seen)

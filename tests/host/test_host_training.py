@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from pgsom.host_collector import HostCollector, _reset_seeds, host_score
 
 from pgsom.environments import Box, chain, make
-from pgsom.host_collector import HostCollector, _reset_seeds, host_score
 from pgsom.host_training import HostTraining, host_init_program, update_program, wanted_program
 from pgsom.methods import Common, Method, assemble, make_method
 from pgsom.policies import Policy, make_policy, tabular_softmax
