@@ -179,7 +179,7 @@ def test_parameters_may_be_any_pytree(curvature: str) -> None:
 
     policy = policy_from_functions(start, apply)
     method = with_numbers(make_method("pg-som", curvature=curvature))
-    state = jax.eval_shape(partial(init, policy, method), jax.random.key(0))
+    state = jax.eval_shape(partial(init, ENVIRONMENT, policy, method), jax.random.key(0))
     new, _ = jax.eval_shape(partial(step, ENVIRONMENT, policy), method, state)
     assert jax.tree.structure(new.params) == jax.tree.structure(state.params)
     assert jax.tree.leaves(new.params) == jax.tree.leaves(state.params)

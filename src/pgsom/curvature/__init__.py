@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pgsom.checks import check_choice, check_count, wrong
+from pgsom.checks import check_choice, check_count, listed, wrong
 from pgsom.curvature.causal import CausalHessian
 from pgsom.curvature.estimator import Estimator, dense, diagonal
 from pgsom.curvature.gauss_newton import Fisher, GaussNewton
@@ -34,7 +34,7 @@ def make_estimator(curvature: str | Estimator, probes: int = 0) -> Estimator:
     """The named estimator; `probes` > 0 asks for random probes where it can use them."""
     if not isinstance(curvature, str):
         if not isinstance(curvature, Estimator):
-            raise wrong("curvature", curvature, f"accepted are {', '.join(ESTIMATORS)} and objects like them")
+            raise wrong("curvature", curvature, f"accepted are {listed(ESTIMATORS)} and objects like them")
         return curvature
     check_choice("curvature", curvature, ESTIMATORS)
     check_count("probes", probes, at_least=0)
