@@ -166,6 +166,25 @@ class HostPlayer:
             reward_scale=jnp.ones(self.members),
         )
 
+    def blank(self, keys: Array, params: Tree, seen: Moments | None, steps: int) -> Rollout | Segments:
+        """A batch of the right shapes in which nothing happened; `steps` 0 for whole episodes."""
+        observation = np.zeros((self._open.count, *self.environment.observation.shape), self._open.dtype)
+        data = jax.random.key_data(keys)
+        action, outputs, _ = act_program(self.policy, params, data, np.int32(0), observation, seen, copies=self.copies)
+        rows = steps or padded_length(self.environment.horizon)
+        shape, dtype = (self.members, self.copies), jnp.zeros((), float).dtype
+
+        def recorded(row: Any) -> Array:
+            return jnp.zeros((self.members, rows, self.copies, *row.shape[1:]), row.dtype)
+
+        seen_and_done = (recorded(observation), recorded(action), recorded(outputs), recorded(jnp.zeros(1, dtype)))
+        flag, scale = recorded(np.zeros(1, bool)), jnp.ones(self.members)
+        if steps:
+            time, total = recorded(np.zeros(1, np.int32)), recorded(jnp.zeros(1, dtype))
+            return Segments(*seen_and_done, flag, flag, flag, recorded(observation), time, total, scale)
+        ended, last = jnp.zeros(shape, bool), jnp.zeros((*shape, *observation.shape[1:]), observation.dtype)
+        return Rollout(*seen_and_done, jnp.ones(shape, jnp.int32), ended, ended, last, scale)
+
     def score(
         self, keys: Array, params: Tree, seen: Moments | None, episodes: int, *, deterministic: bool = False
     ) -> Score:
@@ -229,7 +248,7 @@ def _after(ended: _Episodes, step: HostStep, alive: NDArray[Any], horizon: int) 
 
 
 @jax.jit
-def _folded(keys: Array, number: int) -> Array:
+def _folded(keys: Array, number: Any) -> Array:
     return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number)
 
 

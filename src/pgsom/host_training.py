@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from pgsom.collectors import Batch, Plan, normalised_episodes
@@ -172,9 +173,19 @@ class HostTraining:
             played = (*played, self._play(*self._wanted(state, played)))
         return self._update(state, played)
 
+    def warm(self, state: TrainState) -> Metrics:
+        """Compile everything, by an update from a batch in which nothing happened; its metrics, [member, 0]."""
+        played: tuple[Batch, ...] = ()
+        for _ in range(self.method.batches_per_update):
+            played = (*played, self._blank(*self._wanted(state, played)))
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[:, None][:, :0], self._update(state, played)[1])
+
     def close(self) -> None:
         """Close the copies."""
         self.player.close()
+
+    def _blank(self, keys: Array, params: Tree, seen: Moments | None) -> Batch:
+        return self.player.blank(keys, params, seen, self.method.plan.steps)
 
     def _play(self, keys: Array, params: Tree, seen: Moments | None) -> Batch:
         steps = self.method.plan.steps

@@ -7,21 +7,23 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
-from pgsom.host_collector import HostCollector, _reset_seeds, host_score
 
-from pgsom.environments import Box, chain, make
-from pgsom.host_training import HostTraining, host_init_program, update_program, wanted_program
+from pgsom import sweep, train
+from pgsom.collectors import Plan
+from pgsom.environments import EpisodeError, chain, make
+from pgsom.host_play import HostPlayer, host_score, reset_seeds
+from pgsom.host_training import Played, _Wanted, host_init_program, update_program, wanted_program
 from pgsom.methods import Common, Method, assemble, make_method
 from pgsom.policies import Policy, make_policy, tabular_softmax
 from pgsom.rollout import collect
 from pgsom.training import init, seed_keys, step
-from pgsom.updates import followed_by, from_optax
 from tests.contracts.test_roaming_rules import There
-from tests.host.clock import limited
+from tests.host.clock import BETWEEN, CUT, ENDED, limited
 
 TABLE = Policy(tabular_softmax(4, 2))
+SHORT = {"max_episode_steps": 20}
+QUICK: Any = {"batch": 2, "policy": "linear", "environment_options": SHORT}
 METHODS = {
     "two stages": make_method("reinforce", batch=2, scheme="heun"),
     "two points in each of two stages": assemble("there", There(0.5), 0.1, Common(batch=2, scheme="heun")),
@@ -38,10 +40,16 @@ def test_an_update_in_pieces_is_the_update_in_one(case: str) -> None:
     expected, metrics = whole(jax.vmap(partial(init, environment, TABLE, method))(keys))
 
     state = host_init_program(environment.observation, TABLE, method, keys)
-    play = jax.jit(jax.vmap(lambda key, params: collect(environment, TABLE, params, key, 2)))
+
+    @jax.jit
+    @jax.vmap
+    def play(key: jax.Array, params: Any) -> Any:
+        return collect(environment, TABLE, params, key, 2)._replace(reward_scale=jnp.ones(()))
+
     played: Any = ()
     for _ in range(method.batches_per_update):
-        played = (*played, play(*wanted_program(environment.observation, TABLE, method, state, played)))
+        key, params, _ = wanted_program(environment.observation, TABLE, method, state, played)
+        played = (*played, play(key, params))
     found, told = update_program(environment.observation, TABLE, method, state, played)
 
     def alike(a: Any, b: Any) -> None:
@@ -58,10 +66,10 @@ def test_a_batch_is_what_gymnasium_says_step_by_step(name: str) -> None:
     policy = make_policy("mlp", environment, hidden=(4,), log_std="network")
     keys = seed_keys(3, 2)
     params = jax.vmap(policy.init)(keys)
-    collector = HostCollector(environment, policy, ["seed 0", "seed 1"], 3)
-    rollout = collector.collect(keys, params)
+    player = HostPlayer(environment, policy, ["seed 0", "seed 1"], 3)
+    rollout = player.episodes(keys, params)
     assert rollout.reward.shape == (2, 64, 3)
-    seeds = np.asarray(_reset_seeds(keys, 3)).reshape(2, 3)
+    seeds = np.asarray(reset_seeds(keys, 3)).reshape(2, 3)
     for member in range(2):
         for copy in range(3):
             env = gymnasium.make(name, max_episode_steps=40)
@@ -88,7 +96,7 @@ def test_actions_follow_the_policy_and_differ_between_copies_steps_and_members()
     policy = make_policy("linear", environment)
     params = jax.tree.map(lambda leaf: jnp.zeros((2, *leaf.shape)), policy.init(jax.random.key(0)))
     keys = seed_keys(0, 2)
-    actions = np.asarray(HostCollector(environment, policy, ["a", "b"], 64).collect(keys, params).action)[:, :9]
+    actions = np.asarray(HostPlayer(environment, policy, ["a", "b"], 64).episodes(keys, params).action)[:, :9]
     assert abs(actions.mean() - 0.5) < 0.05
     rows = actions.transpose(0, 2, 1).reshape(128, 9)
     assert len(np.unique(rows, axis=0)) > 100 and len(np.unique(actions.reshape(18, 64), axis=0)) == 18
@@ -104,54 +112,97 @@ def test_episodes_are_scored_without_favour_for_short_ones() -> None:
     np.testing.assert_array_equal(outcome.length, np.full((2, 9), 3))
 
 
-def test_seed_i_is_the_same_whatever_the_others_and_what_raises_ends_the_run_before_its_update() -> None:
-    environment = make("gymnasium:CartPole-v1", max_episode_steps=20)
-    policy = make_policy("linear", environment)
-    method = make_method("reinforce", batch=2)
-    runs = {}
-    for seeds in ((0, 1), (1,)):
-        training = HostTraining(environment, policy, method, [f"seed {seed}" for seed in seeds])
-        state, rows, made = training.advance(training.init(seed_keys(0, seeds)), 3)
-        training.close()
-        assert made == 3 and rows is not None and rows.episodes.shape == (len(seeds), 3)
-        runs[seeds] = jax.tree.map(lambda leaf: np.asarray(leaf[-1]), (state.params, rows))
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), runs[(0, 1)], runs[(1,)])
+def test_seed_i_is_the_same_whatever_the_others() -> None:
+    two = train("gymnasium:CartPole-v1", "reinforce", seeds=2, updates=3, **QUICK)
+    one = train("gymnasium:CartPole-v1", "reinforce", seeds=(1,), updates=3, **QUICK)
+    assert two.returns.shape == (2, 3) and two.episodes.tolist() == [2, 4, 6]
+    np.testing.assert_allclose(two.returns[1:], one.returns)
+    of_one = jax.tree.map(lambda leaf: leaf[1:], two.params)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), of_one, one.params)
+    assert one.evaluate(3).shape == (1, 3)
+
+
+def test_methods_that_differ_in_numbers_are_trained_side_by_side() -> None:
+    methods = [make_method("reinforce", batch=2, learning_rate=rate) for rate in (0.1, 0.2)]
+    both = sweep("gymnasium:CartPole-v1", methods, updates=2, policy="linear", environment_options=SHORT)
+    alone = train("gymnasium:CartPole-v1", "reinforce", learning_rate=0.2, updates=2, **QUICK)
+    np.testing.assert_allclose(both[1].returns, alone.returns)
 
 
 def test_what_raises_ends_the_run_before_the_update_that_was_being_played() -> None:
-    class Once:
-        """The third episode of every copy breaks."""
+    """Every copy breaks in its third episode."""
+    made = []
 
+    class Breaks(gymnasium.Wrapper):
         episodes = 0
 
-    def breaking() -> Any:
-        env = limited()
-
-        def reset(*, seed: Any = None, options: Any = None) -> Any:
-            Once.episodes += 1
-            if Once.episodes > 4:
+        def reset(self, **options: Any) -> Any:
+            self.episodes += 1
+            made.append(self)
+            if self.episodes == 3:
                 raise ValueError("no more")
-            return type(env).reset(env, seed=seed, options=options)
+            return super().reset(**options)
 
-        wrapper = gymnasium.Wrapper(env)
-        wrapper.reset = reset  # type: ignore[method-assign]
-        return wrapper
+    with pytest.raises(
+        EpisodeError, match=r"^Clock, seed 7, copy 0, reset of episode 1 .*: ValueError: no more"
+    ) as raised:
+        train(lambda: Breaks(limited()), "reinforce", seeds=(7,), updates=9, batch=2, policy="linear")
+    (result,) = raised.value.results
+    assert result.returns.tolist() == [[9.0, 9.0]] and result.settings.updates == 9
+    assert len(made) == 2 + 2 + 1 and int(result.state.updates[0]) == 2
 
-    environment = make(breaking)
+
+def test_continuous_actions_stay_within_their_bounds() -> None:
+    result = train("gymnasium:Pendulum-v1", "adam", updates=2, actions="tanh-gaussian", **QUICK | {"policy": "mlp"})
+    assert np.isfinite(result.returns).all() and result.env_steps.tolist() == [[40, 80]]
+
+
+@pytest.mark.parametrize("autoreset", ["same-step", "next-step"])
+def test_segments_are_one_long_play_cut_in_pieces(autoreset: str) -> None:
+    """The clock's episodes last 3, 2 and 3 steps: ended, ended, cut; what was before a reset is what is next."""
+    environment = make(limited, autoreset=autoreset)
     policy = make_policy("linear", environment)
-    training = HostTraining(environment, policy, make_method("reinforce", batch=2), ["seed 7"])
-    state, rows, made = training.advance(training.init(seed_keys(0, (7,))), 5)
-    assert made == 2 == int(state.updates[0]) and rows is not None and rows.episodes[0].tolist() == [2, 4]
-    assert "Clock, seed 7, copy 0, reset of episode 1" in str(training.failure) and "no more" in str(training.failure)
-    training.close()
+    player, keys = HostPlayer(environment, policy, ["a", "b"], 2), seed_keys(0, 2)
+    params = jax.vmap(policy.init)(keys)
+    batches = [player.segments(keys, params, None, 5) for _ in range(4)]
+    player.close()
+    assert batches[0].reward.shape == (2, 5, 2)
+    told = []
+    for batch in batches:
+        columns = (batch.observation, batch.next_observation, batch.reward, batch.terminated, batch.truncated)
+        rows = zip(*(np.asarray(x)[1, :, 0] for x in (*columns, batch.time, batch.episode_return)), strict=True)
+        told += [[x.tolist() for x in row] for row, taken in zip(rows, batch.taken[1, :, 0], strict=True) if taken]
+    rewards = {0: (BETWEEN, BETWEEN, ENDED), 1: (BETWEEN, ENDED), 2: (BETWEEN, BETWEEN, CUT)}
+    expected = [
+        [[k, t], [k, t + 1], paid, paid == ENDED, paid == CUT, t, sum(rewards[k % 3][: t + 1])]
+        for k in range(8)
+        for t, paid in enumerate(rewards[k % 3])
+    ]
+    assert len(told) >= 14 and told == expected[: len(told)]
 
 
-def test_a_followed_rule_and_a_continuous_action() -> None:
-    environment = make("gymnasium:Pendulum-v1", max_episode_steps=5)
-    assert isinstance(environment.action, Box)
-    policy = make_policy("mlp", environment, hidden=(4,), actions="tanh-gaussian")
-    rule = followed_by(make_method("reinforce").rule, from_optax(optax.scale, step_size=2.0))
-    training = HostTraining(environment, policy, assemble("twice", rule, 0.1, Common(batch=2)), ["seed 0"])
-    state, rows, made = training.advance(training.init(seed_keys(0, 1)), 2)
-    training.close()
-    assert made == 2 and rows is not None and np.isfinite(rows.episode_return).all() and int(state.env_steps[0]) == 20
+def test_statistics_and_scaled_rewards_are_those_of_environments_in_jax() -> None:
+    """The host's segments, handed to the collector of played batches, against the same numbers by a loop."""
+    raw = HostPlayer(*(lambda e: (e, make_policy("linear", e)))(make(limited, autoreset="next-step")), ["a"], 2)
+    environment, policy = raw.environment, raw.policy
+    keys = seed_keys(0, 1)
+    params = jax.vmap(policy.init)(keys)
+    segments = jax.tree.map(lambda leaf: leaf[0], raw.segments(keys, params, None, 9))
+    played = Played(environment.observation, Plan(2, 9, True, True), 0.5, [segments])
+    first = played.init(jax.random.key(0))
+    batch, after = played.collect(jax.random.key(0), params, first)
+    taken = np.asarray(segments.taken)
+    np.testing.assert_allclose(
+        after.statistics.observations.mean, np.asarray(segments.observation)[taken].mean(axis=0), rtol=1e-5
+    )
+    sums, now = [], np.zeros(2)
+    for reward, acted, over in zip(segments.reward, taken, segments.over, strict=True):
+        now = np.where(acted, 0.5 * now + reward, now)
+        sums.append(now)
+        now = np.where(over, 0, now)
+    np.testing.assert_allclose(after.statistics.returns.mean, np.array(sums)[taken].mean(), rtol=1e-5)
+    np.testing.assert_allclose(after.discounted, now, rtol=1e-5)
+    assert batch.reward.shape == (9, 2) and float(batch.reward_scale) == 1
+    with pytest.raises(_Wanted) as wanted:
+        played.collect(jax.random.key(5), params, after)
+    assert wanted.value.seen is after.statistics.observations

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         enumerate_trajectories,
         trajectory_probabilities,
     )
-    from pgsom.environments.environment import Box, Discrete, Environment, MultiBinary, MultiDiscrete, Spec, Step
+    from pgsom.environments.environment import Box, Discrete, Environment, MultiBinary, MultiDiscrete, Spec, Step, Task
     from pgsom.environments.exact import (
         exact_gradient,
         exact_hessian,
@@ -66,6 +66,7 @@ __all__ = [
     "MultiDiscrete",
     "Spec",
     "Step",
+    "Task",
     "available",
     "best_gain",
     "chain",
@@ -99,7 +100,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "environment": ("Box", "Discrete", "Environment", "MultiBinary", "MultiDiscrete", "Spec", "Step"),
+    "environment": ("Box", "Discrete", "Environment", "MultiBinary", "MultiDiscrete", "Spec", "Step", "Task"),
     "finite_mdp": ("FiniteMDP", "FiniteState"),
     "exact": ("exact_gradient", "exact_hessian", "exact_return", "exact_values", "softmax_policy"),
     "exact_control": (

@@ -199,7 +199,7 @@ def _name(source: Any) -> tuple[str, str | None]:
     """The name results are filed under, empty if the environment itself must be asked; and the id."""
     if not isinstance(source, str):
         return "", None
-    return (f"gymnasium:{source}" if source in names() else source), source
+    return (f"gymnasium:{source}" if source in names() or ":" in source else source), source
 
 
 def _tried(gymnasium_id: str | None, make: Callable[..., Env]) -> Env:

@@ -57,6 +57,8 @@ class InTurn(SyncVectorEnv):
     def __init__(self, makers: Sequence[Callable[[], gymnasium.Env[Any, Any]]]) -> None:
         super().__init__(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
         self.idle = np.zeros(self.num_envs, bool)
+        self.goes_on = True
+        """Whether ended episodes are followed by the next; not while whole ones are played."""
 
     def step(self, actions: Any) -> Any:
         ended: dict[int, Any] = {}
@@ -67,7 +69,7 @@ class InTurn(SyncVectorEnv):
             self._terminations[i], self._truncations[i] = terminated, truncated
             if terminated or truncated:
                 ended[i] = seen
-                seen, _ = env.reset()
+                seen = env.reset()[0] if self.goes_on else seen
             self._env_obs[i] = seen
         return self._env_obs, self._rewards, self._terminations, self._truncations, {"final_obs": ended}
 
@@ -103,6 +105,11 @@ class GymnasiumCopies:
         """How many copies."""
         return int(self._vector.num_envs)
 
+    @property
+    def dtype(self) -> Any:
+        """Of observations."""
+        return np.float32 if self._start is None else np.int32
+
     def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
         """Begin an episode in every copy; a vector with one generator for all takes the first seed."""
         self._ended, self._steps = np.zeros(self.count, bool), 0
@@ -113,6 +120,7 @@ class GymnasiumCopies:
         """One step of Gymnasium's vector."""
         self._steps += 1
         if isinstance(self._vector, InTurn):
+            self._vector.goes_on = idle is None
             self._vector.idle = np.zeros(self.count, bool) if idle is None else idle
         result = self._guarded(self._vector.step, self._to_space(actions))
         seen, reward, terminated, truncated, infos = result

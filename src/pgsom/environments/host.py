@@ -10,11 +10,14 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
-from pgsom.environments.environment import Spec
+from pgsom.environments.environment import Task
 
 
 class EpisodeError(RuntimeError):
     """An environment raised an exception; the message names it, the seed, the episode and the step."""
+
+    results: tuple[Any, ...] = ()
+    """What had been trained by then, if this ended a training run."""
 
 
 class HostStep(NamedTuple):
@@ -40,12 +43,21 @@ class Copies(Protocol):
         """How many."""
         ...
 
+    @property
+    def dtype(self) -> Any:
+        """Of observations."""
+        ...
+
     def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
         """Begin an episode in every copy, each with its seed; the first observations."""
         ...
 
     def step(self, actions: NDArray[Any], idle: NDArray[Any] | None = None) -> HostStep:
-        """Take an action in every copy; those that are `idle` may be left out, and what they say means nothing."""
+        """Take an action in every copy.
+
+        Those that are `idle` may be left out, and what they say means nothing. Whoever gives `idle` plays one episode
+        in each copy, so that a copy whose episode is over need not begin the next.
+        """
         ...
 
     def close(self) -> None:
@@ -54,28 +66,8 @@ class Copies(Protocol):
 
 
 @runtime_checkable
-class HostEnvironment(Protocol):
+class HostEnvironment(Task, Protocol):
     """An environment that is stepped on the host."""
-
-    @property
-    def name(self) -> str:
-        """The name results are filed under."""
-        ...
-
-    @property
-    def observation(self) -> Spec:
-        """What a policy sees."""
-        ...
-
-    @property
-    def action(self) -> Spec:
-        """What a policy chooses."""
-        ...
-
-    @property
-    def horizon(self) -> int:
-        """The number of steps after which an episode is truncated."""
-        ...
 
     def open(self, labels: Sequence[str]) -> Copies:
         """A copy for each label; labels say in error messages which copy is meant."""
