@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from pgsom.checks import check_known, suggestion, wrong
+from pgsom.checks import check_known, listed, suggestion, wrong
 from pgsom.environments.gymnax_catalogue import GYMNAX
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def check_name(environment: str) -> str:
     if environment in theirs:
         return environment
     near = suggestion(environment, (*_entries, *theirs))
-    raise wrong("environment", environment, f"accepted are {', '.join(_entries)}, and the ids of Gymnasium{near}")
+    raise wrong("environment", environment, f"accepted are {listed(_entries)}, and the ids of Gymnasium{near}")
 
 
 def _gymnasium_ids() -> tuple[str, ...]:
