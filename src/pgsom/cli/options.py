@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pgsom.baselines import BASELINES
 from pgsom.cli.arguments import COUNT, FLAG, NUMBER, PATH, SEEDS, SWITCH, TABLE, TEXT, WIDTHS, Kind, Option
-from pgsom.curvature import ESTIMATORS
+from pgsom.curvature import ESTIMATORS, PROBED
 from pgsom.methods import METHODS, Common, method_options
 from pgsom.policies import ACTIONS, INITIALS, POLICIES
 from pgsom.policies.networks import ACTIVATIONS
@@ -51,6 +51,13 @@ HELP: dict[str, tuple[str, str]] = {
     "b1": (CURVATURE, "decay of the average gradient"),
     "b2": (CURVATURE, "decay of the average squared gradient"),
     "eps": (CURVATURE, "added to a scale to keep it off zero"),
+    "block": (CURVATURE, "neighbouring entries of the diagonal that share their mean"),
+    "gamma": (CURVATURE, "factor on the average curvature"),
+    "sums": (CURVATURE, "sums of second moments in place of averages"),
+    "window": (CURVATURE, "how many of the latest gradients are kept"),
+    "decay": (CURVATURE, "of what was gathered from earlier batches"),
+    "momentum": (CURVATURE, "share of the last direction that is kept"),
+    "longest": (STABILISERS, "largest factor on the direction when its length is set"),
     "entropy": (STABILISERS, "coefficient of the entropy bonus"),
     "clip_norm": (STABILISERS, "largest norm of the direction; inf: off"),
     "clip_elements": (STABILISERS, "largest absolute value in it; inf: off"),
@@ -58,7 +65,7 @@ HELP: dict[str, tuple[str, str]] = {
 }
 """Topic and meaning of every option of a method; an option that several methods share means the same in all."""
 
-NAMED_PARTS: dict[str, Iterable[str]] = {"curvature": ESTIMATORS, "baseline": BASELINES, "scheme": SCHEMES}
+NAMED_PARTS: dict[str, Iterable[str]] = {"curvature": (*ESTIMATORS, *PROBED), "baseline": BASELINES, "scheme": SCHEMES}
 """Options that take a name or an object; on the command line a name."""
 
 
