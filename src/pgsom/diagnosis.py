@@ -21,8 +21,8 @@ QUANTITIES = (
     "observations",
     "policy outputs",
     "log-probabilities",
+    "rewards",
     "returns",
-    "weights of the steps",
     "gradient",
     "curvature",
     "direction",
@@ -43,8 +43,8 @@ def not_finite(
         "observations": [_taken(objective, objective.rollout.observation) for objective in objectives],
         "policy outputs": [_taken(objective, objective.outputs) for objective in objectives],
         "log-probabilities": [log_probabilities(objective) for objective in objectives],
-        "returns": [objective.rollout.episode_return for objective in objectives],
-        "weights of the steps": [(objective.score_weight, objective.entropy_to_go) for objective in objectives],
+        "rewards": [objective.rollout.reward for objective in objectives],
+        "returns": [(objective.score_weight, objective.entropy_to_go) for objective in objectives],
         "gradient": [info.gradient_norm for info in infos],
         "curvature": [info.negative_curvature for info in infos],
         "direction": direction,
@@ -72,5 +72,3 @@ def _taken(objective: LocalObjective, values: Array) -> Array:
     """`values` [time, env, …] with 0 in the padding, where nothing was taken and anything may stand."""
     mask = objective.rollout.mask.astype(bool)
     return jnp.where(mask.reshape(*mask.shape, *([1] * (values.ndim - 2))), values, 0)
-
-

@@ -16,14 +16,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from pgsom.collectors import Collector, EpisodeCollector
+from pgsom.collectors import Batch, Collector, collector_of
 from pgsom.diagnosis import log_probabilities, not_finite
 from pgsom.environments import Environment
 from pgsom.folds import largest_of_batch
 from pgsom.methods import Method
 from pgsom.objective import LocalObjective, observe, update_baseline
 from pgsom.policies import Policy
-from pgsom.rollout import Rollout, Score, score
+from pgsom.rollout import Score, score
 from pgsom.schemes import combine, integrate
 from pgsom.updates import Info
 from pgsom.updates.update_rule import all_finite, batches_of, points_of, update_from
@@ -84,7 +84,7 @@ def seed_keys(root: int, seeds: int | Sequence[int]) -> Array:
 
 def collector_for(environment: Environment, policy: Policy, method: Method) -> Collector:
     """What plays the method's batches in an environment in JAX."""
-    return EpisodeCollector(environment, policy, method.episodes_per_batch)
+    return collector_of(environment, policy, method.plan, method.weighting.rate)
 
 
 def init(environment: Environment, policy: Policy, method: Method, key: Array) -> TrainState:
@@ -135,7 +135,7 @@ class _Stages:
         rollout, self.experience = self.collector.collect(play_key, params, self.experience)
         return observe(self.method.weighting, self.state.baseline_state, self.policy, params, rollout, estimate_key)
 
-    def played(self) -> list[Rollout]:
+    def played(self) -> list[Batch]:
         """Every batch that was played."""
         batches = self.observed if self.method.stage_data == "fresh" else self.observed[:1]
         return [objective.rollout for objectives in batches for objective in objectives]
@@ -166,8 +166,8 @@ def update(collector: Collector, policy: Policy, method: Method, state: TrainSta
         experience,
         key,
         state.updates + 1,
-        state.episodes + method.episodes_per_update,
-        state.env_steps + sum(rollout.length.sum(dtype=jnp.int32) for rollout in stages.played()),
+        state.episodes + sum(batch.ended for batch in stages.played()),
+        state.env_steps + sum(batch.steps for batch in stages.played()),
         state.skipped + ~fine,
         jnp.where(fine, 0, state.failures + 1),
     )
@@ -181,7 +181,7 @@ def _judge(
     """Whether all is finite, and if not, what is not."""
     # The direction is judged before clipping, which would make something finite of an infinite gradient.
     told = [(info.gradient_norm, info.negative_curvature) for info in infos]
-    played = [(objective.rollout.episode_return, log_probabilities(objective)) for objective in stages.objectives()]
+    played = [(objective.rollout.reward, log_probabilities(objective)) for objective in stages.objectives()]
     fine = all_finite((new, direction, told, played))
     # What was wrong is looked for only where something is: one scalar condition for all members of a batch.
     look = largest_of_batch((~fine & ~frozen).astype(jnp.int32)) > 0
@@ -254,13 +254,13 @@ def _report(
     observed: list[tuple[LocalObjective, ...]], info: Info, bits: Array, frozen: Array, state: TrainState
 ) -> Metrics:
     first = observed[0][0]
-    rollout: Rollout = first.rollout
+    batch = first.rollout
     weight = observed[-1][0].episode_weight
-    entropies = jax.vmap(jax.vmap(first.policy.distribution.entropy))(rollout.outputs)
+    entropies = jax.vmap(jax.vmap(first.policy.distribution.entropy))(batch.outputs)
     row = Metrics(
-        episode_return=rollout.episode_return.mean(),
-        episode_length=rollout.length.mean(dtype=rollout.reward.dtype),
-        entropy=(entropies * rollout.mask).sum() / rollout.length.sum(),
+        episode_return=batch.mean_return,
+        episode_length=batch.mean_length,
+        entropy=(entropies * batch.mask).sum() / batch.steps,
         gradient_norm=info.gradient_norm,
         direction_norm=info.direction_norm,
         alignment=info.alignment,
@@ -269,15 +269,9 @@ def _report(
         effective_episodes=jnp.square(weight.sum()) / jnp.square(weight).sum(),
         skipped=(bits != 0).astype(jnp.int32),
         not_finite=bits,
-        frozen=jnp.zeros((), jnp.int32),
+        frozen=frozen.astype(jnp.int32),
         episodes=state.episodes,
         env_steps=state.env_steps,
     )
-    nothing = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan if leaf.dtype.kind == "f" else 0), row)
-    nothing = nothing._replace(
-        frozen=jnp.ones((), jnp.int32),
-        declined=jnp.zeros_like(info.declined),
-        episodes=state.episodes,
-        env_steps=state.env_steps,
-    )
-    return jax.tree.map(partial(jnp.where, frozen), nothing, row)
+    silent = jax.tree.map(lambda leaf: jnp.where(frozen, jnp.nan if leaf.dtype.kind == "f" else 0, leaf), row)
+    return silent._replace(frozen=row.frozen, episodes=row.episodes, env_steps=row.env_steps)

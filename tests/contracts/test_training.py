@@ -13,6 +13,7 @@ import pytest
 
 import pgsom
 from pgsom.checks import InputError
+from pgsom.collectors import Plan
 from pgsom.environments import Discrete, Step, chain, two_armed_bandit
 from pgsom.methods import Common, Method, adam, assemble, make_method, reinforce
 from pgsom.policies import Policy, policy_from_functions, tabular_softmax
@@ -187,7 +188,8 @@ def test_progress_comes_in_chunks_and_a_callback_can_stop() -> None:
 
     result = result_of(environment="two-armed-bandit", updates=40, callback=stop_at_sixteen, seeds=2)
     assert seen[0].updates == 8 and 16 <= seen[-1].updates <= 40 and seen[-1].total_updates == 40
-    assert result.returns.shape == (2, seen[-1].updates) == (2, result.settings.updates)
+    assert result.returns.shape == (2, seen[-1].updates) == (2, result.updates)
+    assert result.settings.updates == 40, "settings are those of the plan"
     assert seen[-1].episodes == 4 * seen[-1].updates and seen[-1].env_steps == 2 * seen[-1].episodes
     assert sum(p.chunk.episode_return.shape[1] for p in seen) == seen[-1].updates
     assert CAPACITY >= 40
@@ -270,7 +272,7 @@ def test_an_update_with_a_reward_that_is_not_finite_is_left_out_and_counted(
     environment: Broken, method: Method
 ) -> None:
     """Action 0 of the one state earns 1, action 1 something that is no number; batches of action 0 alone are good."""
-    method = dataclasses.replace(method, episodes_per_batch=2)
+    method = dataclasses.replace(method, plan=Plan(2))
     history = history_of(environment, Policy(tabular_softmax(1, 2)), method, 24)
     skipped = [bool(metrics.skipped) for _, metrics, _ in history]
     assert any(skipped) and not all(skipped)
@@ -363,7 +365,7 @@ BASELINES = "none, constant, moving-average, time-step, leave-one-out"
 CURVATURES = "gauss-newton, fisher, causal, lemma, log-density, hutchinson"
 REINFORCE = (
     "learning_rate, batch, discount, discounting, reduction, baseline, baseline_value, baseline_decay, entropy, "
-    "clip_norm, clip_elements, scheme, alpha, stage_data"
+    "clip_norm, clip_elements, freeze_after, scheme, alpha, stage_data"
 )
 INF, NOT_A_NUMBER = float("inf"), float("nan")
 

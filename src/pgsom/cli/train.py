@@ -20,7 +20,7 @@ EXAMPLE = "example: pgsom train --env CartPole-v1 --method pg-som --seeds 8 --ep
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code; 130 if Ctrl-C ended the run early."""
+    """The exit code; 130 if Ctrl-C ended the run early, 1 if no seed could go on."""
     if {"--help", "-h"} & set(arguments):
         print(_help(arguments))
         return 0
@@ -33,10 +33,13 @@ def run(arguments: Sequence[str]) -> int:
         print(as_json(outcome))
     else:
         print_closing(outcome)
+    if outcome.result.frozen.all():
+        print(f"pgsom train: failed: every seed is frozen: {outcome.result.failures[0]}", file=sys.stderr)
+        return 1
     if not outcome.interrupted:
         return 0
     kept = f"saved in {outcome.out}" if outcome.out else "not saved (no --out)"
-    done = f"{outcome.result.settings.updates:,} of {outcome.planned_updates:,} updates"
+    done = f"{outcome.result.updates:,} of {outcome.planned_updates:,} updates"
     print(f"pgsom train: interrupted after {done}; {kept}", file=sys.stderr)
     return 130
 
@@ -71,7 +74,7 @@ def _train(settings: Settings) -> Outcome:
             result = train(**settings.of_training(), callback=after_chunk)
             outcome = Outcome(result, planned, settings.out, interrupt.asked)
             save(outcome)
-        if settings.evaluate and not outcome.interrupted:
+        if settings.evaluate and not outcome.interrupted and not result.frozen.all():
             shown.stage("evaluating")
             outcome = _evaluated(outcome, settings.evaluate)
     return outcome
