@@ -9,7 +9,7 @@ from pgsom.updates.trust_region import trust_region
 def npg(
     learning_rate: float = 1.0,
     *,
-    damping: float = 0.01,
+    damping: float = 0.1,
     cg_steps: int = 10,
     tolerance: float = 1e-5,
     step_length: StepLength = "kl",
@@ -31,7 +31,7 @@ def npg(
 
 def trpo(
     *,
-    damping: float = 0.01,
+    damping: float = 0.1,
     cg_steps: int = 10,
     tolerance: float = 1e-5,
     kl_radius: float = 0.01,
