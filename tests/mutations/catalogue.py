@@ -5,6 +5,7 @@ from typing import NamedTuple
 EXPECTATIONS = "tests/exact/test_expectations.py"
 NATURAL = "tests/exact/test_natural_gradient.py"
 MOMENTUM = "tests/exact/test_second_order_momentum.py"
+NUMBERS = "tests/faults/test_numbers_that_go_wrong.py"
 UNBIASED = f"{EXPECTATIONS} -k unbiased_for_a_table"
 
 
@@ -165,6 +166,27 @@ MUTATIONS = (
         "partial(jnp.where, fine)",
         "partial(jnp.where, fine | True)",
         "tests/contracts/test_training.py -k left_out_and_counted",
+    ),
+    Mutation(
+        "a frozen seed plays on",
+        "training.py",
+        "after = jax.tree.map(partial(jnp.where, frozen), state, after)",
+        "after = jax.tree.map(partial(jnp.where, frozen & ~frozen), state, after)",
+        f"{NUMBERS} -k keeps_failing",
+    ),
+    Mutation(
+        "failures counted, but not in a row",
+        "training.py",
+        "jnp.where(fine, 0, state.failures + 1)",
+        "jnp.where(fine, state.failures, state.failures + 1)",
+        f"{NUMBERS} -k success_in_between",
+    ),
+    Mutation(
+        "a curvature that is not finite gets by",
+        "updates/update_rule.py",
+        "jnp.where(all_finite(tree), share, jnp.nan)",
+        "share",
+        f"{NUMBERS} -k curvature",
     ),
     Mutation(
         "the derivative of tanh with the wrong sign of x",

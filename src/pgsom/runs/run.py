@@ -38,11 +38,11 @@ class Progress(NamedTuple):
     updates: int
     total_updates: int
     episodes: int
-    """Episodes of each seed."""
+    """Episodes of each seed that goes on."""
     env_steps: int
     """Environment steps of all seeds."""
     mean_return: float
-    """Over seeds and the chunk's updates; NaN if no episode ended in them."""
+    """Over seeds and the chunk's updates, those that have a return; NaN if none has."""
     steps_per_second: float
     seconds_left: float
     chunk: Metrics
@@ -197,12 +197,14 @@ class Report:
         elapsed = time.perf_counter() - self.started
         updates, env_steps = self._before
         steps = int(np.asarray(chunk.rows.env_steps)[:, -1].sum())
+        returns = np.asarray(chunk.rows.episode_return)
+        returns = returns[np.isfinite(returns)]
         return Progress(
             updates=chunk.last,
             total_updates=self.total,
-            episodes=int(np.asarray(chunk.rows.episodes)[0, -1]),
+            episodes=int(np.asarray(chunk.rows.episodes)[:, -1].max()),
             env_steps=steps,
-            mean_return=_mean_of_known(np.asarray(chunk.rows.episode_return)),
+            mean_return=float(returns.mean()) if returns.size else float("nan"),
             steps_per_second=(steps - env_steps) / elapsed,
             seconds_left=elapsed / (chunk.last - updates) * (self.total - chunk.last),
             chunk=chunk.rows,
@@ -212,8 +214,3 @@ class Report:
 def _part(tree: Tree, place: int, seeds: int) -> Any:
     """The members of one method."""
     return jax.tree.map(lambda leaf: leaf[place * seeds : (place + 1) * seeds], tree)
-
-
-def _mean_of_known(returns: np.ndarray) -> float:
-    known = returns[~np.isnan(returns)]
-    return float(known.mean()) if known.size else float("nan")
