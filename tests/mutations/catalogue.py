@@ -243,4 +243,11 @@ MUTATIONS = (
         "by_time[0 * jnp.arange(rows)[:, None], state]",
         "tests/exact/test_theory.py -k by_hand",
     ),
+    Mutation(
+        "the script's entropy value with the other sign",
+        "experiments/as_run.py",
+        "return -jnp.sum(weights * jnp.exp(log_prob) * log_prob)",
+        "return jnp.sum(weights * jnp.exp(log_prob) * log_prob)",
+        "tests/exact/test_as_run_slowly.py -k heun",
+    ),
 )
