@@ -5,6 +5,7 @@ from typing import NamedTuple
 EXPECTATIONS = "tests/exact/test_expectations.py"
 NATURAL = "tests/exact/test_natural_gradient.py"
 MOMENTUM = "tests/exact/test_second_order_momentum.py"
+RECURSIVE = "tests/exact/test_recursive_momentum.py"
 UNBIASED = f"{EXPECTATIONS} -k unbiased_for_a_table"
 
 
@@ -179,5 +180,26 @@ MUTATIONS = (
         "return past + log_ratio.sum(axis=0), total",
         "return past, total",
         "tests/exact/test_diagonals.py -k kl_and_surrogate",
+    ),
+    Mutation(
+        "the Hessian product taken at the iterate, not on the way to it",
+        "updates/hessian_momentum.py",
+        "self.curvature.product(on_the_way, ",
+        "self.curvature.product(objective, ",
+        f"{RECURSIVE} -k random_point",
+    ),
+    Mutation(
+        "what is subtracted is the gradient at the iterate itself",
+        "updates/storm.py",
+        "gradient_there(objective, state.previous, self.largest_ratio)",
+        "gradient_there(objective, params, self.largest_ratio)",
+        f"{RECURSIVE} -k importance_weighted",
+    ),
+    Mutation(
+        "transport asks too near",
+        "updates/transport.py",
+        "scaled((1 - alpha) / alpha, ",
+        "scaled(1 - alpha, ",
+        f"{RECURSIVE} -k transport",
     ),
 )
