@@ -181,7 +181,7 @@ def test_ctrl_c_keeps_what_is_there(tmp_path: Path) -> None:
     assert code == 130, said
     assert {file.name for file in out.iterdir()} == FILES
     result = pgsom.load(out)
-    done = result.settings.updates
+    done = result.updates
     assert 0 < done < 100_000_000 and result.returns.shape == (2, done)
     *_, stopping, last = said.splitlines()
     assert stopping == "stopping (Ctrl-C again drops the run)"

@@ -5,12 +5,13 @@ begin with a dash (``--clip-norm -inf``), which is why this is not argparse.
 """
 
 import math
+import tomllib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgsom.checks import InputError, suggestion, wrong
+from pgsom.checks import InputError, listed, suggestion, wrong
 
 LONGEST_DEFAULT, LONGEST_CHOICES = 60, 90
 """In characters; what is longer the help only counts."""
@@ -53,7 +54,7 @@ class Option:
         except (ValueError, OverflowError):
             raise wrong(self.name, value, f"accepted is {self.kind.accepted}") from None
         if self.choices and read not in self.choices:
-            accepted = f"accepted are {', '.join(self.choices)}{suggestion(read, self.choices)}"
+            accepted = f"accepted are {listed(self.choices)}{suggestion(read, self.choices)}"
             raise wrong(self.name, read, accepted)
         return read
 
@@ -221,6 +222,25 @@ def _seeds(value: Any) -> int | tuple[int, ...]:
     return _counts(value) if isinstance(value, list) else _count(value)
 
 
+def _table_from_text(text: str) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        if not (name and equals and value):
+            raise _not(text)
+        try:
+            table[name] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            table[name] = value
+    return table
+
+
+def _table(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _not(value)
+    return value
+
+
 COUNT = Kind("N", "a whole number", int, _count)
 NUMBER = Kind("X", "a number", _number_from_text, _number)
 TEXT = Kind("NAME", "a name", _text, _text)
@@ -228,4 +248,5 @@ PATH = Kind("PATH", "a path", _text, _text)
 SWITCH = Kind("true|false", "true or false", _switch_from_text, _switch)
 FLAG = Kind("", "true or false", _switch_from_text, _switch)
 WIDTHS = Kind("N,N,…", "whole numbers such as 64,64, or none", _widths_from_text, _counts)
+TABLE = Kind("K=V,…", "names with values, such as masspole=0.2,length=0.6", _table_from_text, _table)
 SEEDS = Kind("N", "a whole number, or different ones such as 0,2,5", _seeds_from_text, _seeds)

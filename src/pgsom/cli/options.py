@@ -11,11 +11,12 @@ from dataclasses import fields, replace
 from typing import Any, Literal, get_args, get_origin
 
 from pgsom.baselines import BASELINES
-from pgsom.cli.arguments import COUNT, FLAG, NUMBER, PATH, SEEDS, SWITCH, TEXT, WIDTHS, Kind, Option
-from pgsom.curvature import ESTIMATORS
+from pgsom.cli.arguments import COUNT, FLAG, NUMBER, PATH, SEEDS, SWITCH, TABLE, TEXT, WIDTHS, Kind, Option
+from pgsom.curvature import ESTIMATORS, PROBED
 from pgsom.methods import METHODS, Common, method_options
-from pgsom.policies import POLICIES
+from pgsom.policies import ACTIONS, INITIALS, POLICIES
 from pgsom.policies.networks import ACTIVATIONS
+from pgsom.policies.policy import LOG_STDS
 from pgsom.schemes import SCHEMES
 
 LEARNING, CURVATURE, STABILISERS = "method", "curvature and momentum", "stabilisers"
@@ -69,7 +70,7 @@ HELP: dict[str, tuple[str, str]] = {
 }
 """Topic and meaning of every option of a method; an option that several methods share means the same in all."""
 
-NAMED_PARTS: dict[str, Iterable[str]] = {"curvature": ESTIMATORS, "baseline": BASELINES, "scheme": SCHEMES}
+NAMED_PARTS: dict[str, Iterable[str]] = {"curvature": (*ESTIMATORS, *PROBED), "baseline": BASELINES, "scheme": SCHEMES}
 """Options that take a name or an object; on the command line a name."""
 
 
@@ -105,6 +106,7 @@ def _method_option(name: str) -> Option:
 RUN_OPTIONS = _about(
     "run",
     Option("environment", TEXT, "pgsom list environments", "CartPole-v1", spelled=("--env", "--environment")),
+    Option("environment_options", TABLE, "what it is made with", spelled=("--env-options",)),
     Option("method", TEXT, "", "pg-som", tuple(METHODS)),
     Option("seeds", SEEDS, "how many independent seeds; or which: 0,2,5", 1),
     Option("episodes", COUNT, "budget of each seed; every stage of every update counts", 500),
@@ -112,6 +114,10 @@ RUN_OPTIONS = _about(
     Option("policy", TEXT, "mlp, for whole-number states tabular, or one of", None, tuple(POLICIES)),
     Option("hidden", WIDTHS, "widths of the mlp's hidden layers, or none", (64, 64)),
     Option("activation", TEXT, "of the mlp", "tanh", tuple(ACTIVATIONS)),
+    Option("initial", TEXT, "first weights of the mlp", "orthogonal", tuple(INITIALS)),
+    Option("layer_norm", SWITCH, "normalise the mlp's hidden layers", False),
+    Option("actions", TEXT, "distribution of continuous actions", "gaussian", tuple(ACTIONS)),
+    Option("log_std", TEXT, "where a Gaussian's scales come from", "free", tuple(LOG_STDS)),
     Option("seed", COUNT, "root of all randomness", 0),
     Option("evaluate", COUNT, "fresh episodes for each seed after training; 0: none", 100),
     Option("preset", TEXT, "complete settings by name (pgsom list presets); --config and the command line win"),

@@ -117,12 +117,14 @@ def _read_file(config: str) -> dict[str, Any]:
 
 
 def _flat(table: dict[str, Any]) -> dict[str, Any]:
-    """A saved run's settings have the method's options in a table of their own, and more beside them."""
+    """A saved run's settings have the method's and the policy's options in tables, and more beside them."""
     flat = {key: value for key, value in table.items() if key not in NOT_OPTIONS}
-    options = flat.pop("options", {})
-    if not isinstance(options, dict):
-        raise wrong("options", options, "accepted is a table of the method's options")
-    for key in options:
-        if key in flat:
-            raise wrong("key", key, "given twice")
-    return flat | options
+    for of, name in (("method", "options"), ("policy", "policy_options")):
+        options = flat.pop(name, {})
+        if not isinstance(options, dict):
+            raise wrong(name, options, f"accepted is a table of the {of}'s options")
+        for key in options:
+            if key in flat:
+                raise wrong("key", key, "given twice")
+        flat |= options
+    return flat

@@ -36,7 +36,7 @@ def run(arguments: Sequence[str]) -> int:
     if not outcome.interrupted:
         return 0
     kept = f"saved in {outcome.out}" if outcome.out else "not saved (no --out)"
-    done = f"{outcome.result.settings.updates:,} of {outcome.planned_updates:,} updates"
+    done = f"{outcome.result.updates:,} of {outcome.planned_updates:,} updates"
     print(f"pgsom train: interrupted after {done}; {kept}", file=sys.stderr)
     return 130
 

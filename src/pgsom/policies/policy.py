@@ -1,8 +1,9 @@
 """A policy: a network and the distribution that its outputs parameterise."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 from jax import Array
@@ -115,6 +116,12 @@ def make_policy(
     if not isinstance(observed, Discrete) and policy == "tabular":
         raise wrong("policy", policy, f"{environment.name} has real-valued states; accepted are mlp, linear")
     return Policy(_without_hidden_layer(environment, head, free), head.distribution)
+
+
+def policy_options() -> dict[str, Any]:
+    """Every option of `make_policy`, with its default."""
+    parameters = inspect.signature(make_policy).parameters.values()
+    return {parameter.name: parameter.default for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
 
 
 def _without_hidden_layer(environment: Environment, head: Head, free: int) -> MLP:

@@ -242,8 +242,8 @@ def _described(result: Result) -> dict[str, str]:
         "updates": settings.updates,
     }
     if settings.policy == "mlp":
-        run |= {"hidden": settings.hidden, "activation": settings.activation}
-    return {name: _worded(value) for name, value in (run | settings.options).items()}
+        run |= settings.policy_options | {"hidden": settings.hidden}
+    return {name: _worded(value) for name, value in (run | settings.environment_options | settings.options).items()}
 
 
 def _worded(value: Any) -> str:

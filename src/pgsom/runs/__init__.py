@@ -1,6 +1,7 @@
 """Runs: train by name, keep what came out."""
 
-from pgsom.runs.result import Result, Settings, TrainedPolicy
+from pgsom.runs.plan import Settings
+from pgsom.runs.result import Result, TrainedPolicy
 from pgsom.runs.run import Progress, sweep, train
 from pgsom.runs.store import load, save, summary
 

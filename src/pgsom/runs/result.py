@@ -14,8 +14,9 @@ from pgsom.checks import check_choice, check_count, wrong
 from pgsom.environments import Environment
 from pgsom.methods import Method
 from pgsom.policies import Policy
+from pgsom.runs.plan import Settings
 from pgsom.statistics import Interval, bootstrap_mean
-from pgsom.training import Metrics, evaluate_program
+from pgsom.training import Metrics, TrainState, evaluate_program
 
 Tree = Any
 MOST_NEGATIVE = 0.25
@@ -46,23 +47,6 @@ class TrainedPolicy:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How a run was set up, in words that can be written down and read back."""
-
-    environment: str
-    method: str
-    options: dict[str, Any]
-    policy: str
-    hidden: tuple[int, ...]
-    activation: str
-    seed: int
-    seeds: tuple[int, ...]
-    updates: int
-    rebuildable: bool
-    """Whether names and numbers above say everything; not if a part was an object of the caller's."""
-
-
-@dataclass(frozen=True)
 class Result:
     """A finished training run of one method over several seeds; arrays are [seed, update]."""
 
@@ -74,6 +58,13 @@ class Result:
     metrics: Metrics
     compile_seconds: float
     run_seconds: float
+    state: TrainState | None = None
+    """After the last update: all that training on would need. None where only the policies were kept."""
+
+    @property
+    def updates(self) -> int:
+        """How many updates were made; fewer than planned if the run was stopped."""
+        return int(self.metrics.episodes.shape[1])
 
     @property
     def seeds(self) -> tuple[int, ...]:

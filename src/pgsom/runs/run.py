@@ -1,24 +1,34 @@
 """``pgsom.train``: names and numbers in, a `Result` out."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from pgsom.checks import check_count, wrong
 from pgsom.environments import Environment, make
-from pgsom.methods import Method, make_method, method_options
+from pgsom.methods import Method, make_method
 from pgsom.policies import Policy, make_policy
-from pgsom.runs.result import Result, Settings
-from pgsom.training import Metrics, TrainState, init_program, seed_keys, train_program
+from pgsom.policies.policy import policy_options
+from pgsom.runs.driver import CAPACITY, Chunk, Memory, Stand, drive, engine_for
+from pgsom.runs.plan import (
+    DEFAULT_EPISODES,
+    Plan,
+    budget,
+    check_seeds,
+    check_widths,
+    default_policy,
+    described,
+    described_method,
+    same_structure,
+)
+from pgsom.runs.result import Result
+from pgsom.training import Metrics, TrainState
 
 Tree = Any
-CAPACITY = 256
-SECONDS_BETWEEN_REPORTS = 0.25
-DEFAULT_EPISODES = 500
+__all__ = ["CAPACITY", "DEFAULT_EPISODES", "Callback", "Progress", "default_policy", "sweep", "train"]
 
 
 class Progress(NamedTuple):
@@ -52,6 +62,7 @@ def train(
     hidden: Sequence[int] = (64, 64),
     activation: str = "tanh",
     seed: int = 0,
+    environment_options: Mapping[str, Any] | None = None,
     callback: Callback | None = None,
     **options: Any,
 ) -> Result:
@@ -67,9 +78,12 @@ def train(
         hidden: widths of the hidden layers of ``"mlp"``.
         activation: activation of the hidden layers of ``"mlp"``.
         seed: root of all randomness.
+        environment_options: what the named environment is made with, for instance ``{"masspole": 0.2}``.
         callback: called with `Progress` after each chunk of updates; returning True ends the run there.
-        options: the named method's options, for instance ``learning_rate=0.02, curvature="causal"``.
+        options: the named method's options, for instance ``learning_rate=0.02, curvature="causal"``, and the named
+            policy's (`make_policy`), for instance ``layer_norm=True``.
     """
+    of_policy = {name: options.pop(name) for name in policy_options() if name in options}
     return sweep(
         environment,
         [make_method(method, **options)],
@@ -80,8 +94,10 @@ def train(
         hidden=hidden,
         activation=activation,
         seed=seed,
+        environment_options=environment_options,
+        policy_options=of_policy,
         callback=callback,
-        _written=[_written_method(method, options)],
+        _written=[described_method(method, options)],
     )[0]
 
 
@@ -96,6 +112,8 @@ def sweep(
     hidden: Sequence[int] = (64, 64),
     activation: str = "tanh",
     seed: int = 0,
+    environment_options: Mapping[str, Any] | None = None,
+    policy_options: Mapping[str, Any] | None = None,
     callback: Callback | None = None,
     _written: Sequence[tuple[str, dict[str, Any] | None]] | None = None,
 ) -> list[Result]:
@@ -110,166 +128,69 @@ def sweep(
             raise wrong("methods", method, "accepted are methods, such as make_method('pg-som', damping=0.3)")
     if callback is not None and not callable(callback):
         raise wrong("callback", callback, "accepted is a function of Progress")
-    env = make(environment)
-    chosen = _seeds(seeds)
+    of_environment, of_policy = dict(environment_options or {}), dict(policy_options or {})
+    env = make(environment, **of_environment)
+    chosen = check_seeds(seeds)
     check_count("seed", seed, at_least=0, at_most=2**31 - 1)
-    widths = _widths(hidden)
-    definition = make_policy(policy or default_policy(env), env, hidden=widths, activation=activation)
+    if isinstance(policy, Policy) and of_policy:
+        raise wrong("policy_options", sorted(of_policy), "accepted only with a policy's name; this policy is assembled")
+    of_policy |= {"hidden": check_widths(hidden), "activation": activation}
+    definition = make_policy(policy or default_policy(env), env, **of_policy)
     written = list(_written) if _written else [(method.name, None) for method in methods]
     results: dict[int, Result] = {}
-    for group in _same_structure(methods):
-        budget = _updates(methods[group[0]], episodes, updates)
-        trained = _run_group(env, definition, [methods[i] for i in group], chosen, seed, budget, callback)
-        for index, (params, metrics, compiled, ran) in zip(group, trained, strict=True):
-            name, options = written[index]
-            settings = Settings(
-                environment=env.name,
-                method=name,
-                options=options or {},
-                policy=_policy_name(policy, env),
-                hidden=widths,
-                activation=activation,
-                seed=seed,
-                seeds=chosen,
-                updates=metrics.episodes.shape[1],
-                rebuildable=isinstance(environment, str) and options is not None and not isinstance(policy, Policy),
-            )
-            results[index] = Result(settings, env, definition, methods[index], params, metrics, compiled, ran)
+    for group in same_structure(methods):
+        total = budget(methods[group[0]], episodes, updates)
+        plan = Plan(env, definition, tuple(methods[i] for i in group), chosen, seed, total)
+        trained = _run(plan, callback)
+        for place, index in enumerate(group):
+            settings = described(plan, (environment, of_environment), (policy, of_policy), written[index])
+            state, metrics = (_part(tree, place, len(chosen)) for tree in trained[:2])
+            parts = (settings, env, definition, methods[index], state.params, metrics)
+            results[index] = Result(*parts, *trained[2:], state)
     return [results[index] for index in range(len(methods))]
 
 
-def default_policy(environment: Environment) -> str:
-    """A table for whole-number states, otherwise an MLP."""
-    return "tabular" if environment.observation.shape == () else "mlp"
+def _run(plan: Plan, callback: Callback | None) -> tuple[TrainState, Metrics, float, float]:
+    """The members' last state, their metrics, and the seconds spent compiling and running."""
+    started = time.perf_counter()
+    engine = engine_for(plan)
+    state = engine.start()
+    engine.advance(state, 0)
+    compiled = time.perf_counter() - started
+    memory = Memory()
+    report = Report(plan.updates, callback)
+    stand = drive(engine, Stand(state, 0, 0.0), plan.updates, [memory], stop=report)
+    engine.close()
+    return stand.state, memory.metrics(), compiled, time.perf_counter() - report.started
 
 
-def _run_group(
-    environment: Environment,
-    policy: Policy,
-    methods: list[Method],
-    seeds: tuple[int, ...],
-    root: int,
-    updates: int,
-    callback: Callback | None,
-) -> list[tuple[Tree, Metrics, float, float]]:
-    """Train methods of one structure; members are method-major: (method 0, seed 0), (method 0, seed 1), …."""
-    keys = seed_keys(root, seeds)
-    many = len(methods) > 1
-    if many:
-        method = _stack([m for m in methods for _ in seeds])
-        keys = jnp.tile(keys, len(methods))
-    else:
-        method = jax.tree.map(jnp.asarray, methods[0])
-    capacity = min(updates, CAPACITY)
+class Report:
+    """Tells the callback of each chunk, and whether it asked to stop."""
 
-    def advance(state: TrainState, count: int) -> tuple[TrainState, Metrics]:
-        return jax.block_until_ready(
-            train_program(environment, policy, method, state, jnp.asarray(count), capacity=capacity, many_methods=many)
+    def __init__(self, total: int, callback: Callback | None, *, updates: int = 0, env_steps: int = 0) -> None:
+        self.total, self.callback = total, callback
+        self.started = time.perf_counter()
+        self._before = (updates, env_steps)
+
+    def __call__(self, chunk: Chunk) -> bool:
+        return self.callback is not None and bool(self.callback(self._progress(chunk)))
+
+    def _progress(self, chunk: Chunk) -> Progress:
+        elapsed = time.perf_counter() - self.started
+        updates, env_steps = self._before
+        steps = int(np.asarray(chunk.rows.env_steps)[:, -1].sum())
+        return Progress(
+            updates=chunk.last,
+            total_updates=self.total,
+            episodes=int(np.asarray(chunk.rows.episodes)[0, -1]),
+            env_steps=steps,
+            mean_return=float(np.asarray(chunk.rows.episode_return).mean()),
+            steps_per_second=(steps - env_steps) / elapsed,
+            seconds_left=elapsed / (chunk.last - updates) * (self.total - chunk.last),
+            chunk=chunk.rows,
         )
 
-    started = time.perf_counter()
-    state = init_program(environment, policy, method, keys, many_methods=many)
-    advance(state, 0)
-    compiled = time.perf_counter() - started
-    state, metrics, ran = _drive(advance, state, updates, capacity, callback)
-    split = [slice(k * len(seeds), (k + 1) * len(seeds)) for k in range(len(methods))]
-    return [
-        (*(jax.tree.map(lambda leaf, part=part: leaf[part], tree) for tree in (state.params, metrics)), compiled, ran)
-        for part in split
-    ]
 
-
-def _drive(
-    advance: Callable[[TrainState, int], tuple[TrainState, Metrics]],
-    state: TrainState,
-    updates: int,
-    capacity: int,
-    callback: Callback | None,
-) -> tuple[TrainState, Metrics, float]:
-    """Run chunks of updates until the budget is spent or the callback asks to stop."""
-    chunks: list[Metrics] = []
-    done, size, started = 0, min(8, capacity), time.perf_counter()
-    while done < updates:
-        count = min(size, updates - done)
-        before = time.perf_counter()
-        state, rows = advance(state, count)
-        spent = time.perf_counter() - before
-        chunk = jax.tree.map(lambda leaf, count=count: np.asarray(leaf[:, :count]), rows)
-        chunks.append(chunk)
-        done += count
-        size = max(1, min(capacity, round(count * min(4.0, SECONDS_BETWEEN_REPORTS / max(spent, 1e-4)))))
-        if callback is not None and callback(_progress(done, updates, chunk, time.perf_counter() - started)):
-            break
-    metrics = jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *chunks)
-    return state, metrics, time.perf_counter() - started
-
-
-def _progress(done: int, total: int, chunk: Metrics, elapsed: float) -> Progress:
-    steps = int(np.asarray(chunk.env_steps)[:, -1].sum())
-    return Progress(
-        updates=done,
-        total_updates=total,
-        episodes=int(np.asarray(chunk.episodes)[0, -1]),
-        env_steps=steps,
-        mean_return=float(np.asarray(chunk.episode_return).mean()),
-        steps_per_second=steps / elapsed,
-        seconds_left=elapsed / done * (total - done),
-        chunk=chunk,
-    )
-
-
-def _stack(methods: list[Method]) -> Method:
-    """One method whose numbers have a leading axis."""
-    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *methods)
-
-
-def _same_structure(methods: Sequence[Method]) -> list[list[int]]:
-    """Indices of methods that can share a compiled program."""
-    groups: dict[Any, list[int]] = {}
-    for index, method in enumerate(methods):
-        groups.setdefault(jax.tree.structure(method), []).append(index)
-    return list(groups.values())
-
-
-def _updates(method: Method, episodes: int | None, updates: int | None) -> int:
-    if updates is not None:
-        if episodes is not None:
-            raise wrong("updates", updates, f"accepted is either updates or episodes, and episodes={episodes} is given")
-        return check_count("updates", updates)
-    per_update = method.episodes_per_update
-    budget = check_count("episodes", DEFAULT_EPISODES if episodes is None else episodes)
-    if budget < per_update:
-        raise wrong("episodes", budget, f"one update of {method.name} takes {per_update}; accepted is >= {per_update}")
-    return budget // per_update
-
-
-def _seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    if isinstance(seeds, int | np.integer):
-        return tuple(range(check_count("seeds", seeds)))
-    if not isinstance(seeds, list | tuple | range | np.ndarray):
-        raise wrong("seeds", seeds, "accepted are a number of seeds or different seeds")
-    chosen = tuple(check_count("seeds", s, at_least=0, at_most=2**31 - 1) for s in seeds)
-    if not chosen or len(set(chosen)) != len(chosen):
-        raise wrong("seeds", list(seeds), "accepted are a number of seeds or different seeds")
-    return chosen
-
-
-def _widths(hidden: Sequence[int]) -> tuple[int, ...]:
-    if not isinstance(hidden, tuple | list):
-        raise wrong("hidden", hidden, "accepted is a sequence of widths, such as (64, 64)")
-    return tuple(check_count("hidden", width) for width in hidden)
-
-
-def _policy_name(policy: str | Policy | None, environment: Environment) -> str:
-    if isinstance(policy, Policy):
-        return repr(policy)
-    return policy or default_policy(environment)
-
-
-def _written_method(method: str | Method, options: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
-    """The method's name with all its options, defaults resolved, if names and numbers say it all."""
-    if isinstance(method, Method):
-        return method.name, None
-    resolved = method_options(method) | options
-    plain = all(value is None or isinstance(value, str | int | float | bool) for value in resolved.values())
-    return method, resolved if plain else None
+def _part(tree: Tree, place: int, seeds: int) -> Any:
+    """The members of one method."""
+    return jax.tree.map(lambda leaf: leaf[place * seeds : (place + 1) * seeds], tree)

@@ -18,7 +18,8 @@ from pgsom.checks import wrong
 from pgsom.environments import make
 from pgsom.methods import make_method
 from pgsom.policies import make_policy
-from pgsom.runs.result import Result, Settings, metric, metric_names
+from pgsom.runs.plan import Settings
+from pgsom.runs.result import Result, metric, metric_names
 from pgsom.training import Metrics
 
 SETTINGS, METRICS, POLICY, SUMMARY = "settings.toml", "metrics.parquet", "policy.safetensors", "summary.json"
@@ -36,7 +37,6 @@ def save(result: Result, folder: Path) -> Path:
             "out", str(folder), f"cannot be made a folder ({error.strerror}); accepted is a writable one"
         ) from None
     settings = asdict(result.settings)
-    settings["options"] = {name: value for name, value in settings["options"].items() if value is not None}
     _write(folder / POLICY, safetensors.numpy.save(_named_leaves(result.params)))
     _write(folder / SUMMARY, to_json(summary(result)).encode())
     temporary = folder / (METRICS + ".part")
@@ -58,19 +58,19 @@ def load(path: str | Path) -> Result:
     written = tomllib.loads((folder / SETTINGS).read_text(encoding="utf-8"))
     timings = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
     written.pop("versions", None)
-    settings = Settings(**written | {"hidden": tuple(written["hidden"]), "seeds": tuple(written["seeds"])})
+    settings = Settings(**written | {"seeds": tuple(written["seeds"])})
     if not settings.rebuildable:
         raise wrong(
             "path", str(path), "a part of this run was an object, not a name; its arrays can be read one by one"
         )
-    environment = make(settings.environment)
-    policy = make_policy(settings.policy, environment, hidden=settings.hidden, activation=settings.activation)
+    environment = make(settings.environment, **settings.environment_options)
+    policy = make_policy(settings.policy, environment, **settings.policy_options | {"hidden": settings.hidden})
     method = make_method(settings.method, **settings.options)
     shapes = jax.eval_shape(policy.init, jax.random.key(0))
     leaves = safetensors.numpy.load((folder / POLICY).read_bytes())
     params = jax.tree.unflatten(jax.tree.structure(shapes), [leaves[name] for name in _leaf_names(shapes)])
     table = polars.read_parquet(folder / METRICS)
-    shape = (len(settings.seeds), settings.updates)
+    shape = (len(settings.seeds), -1)
     metrics = Metrics(*(jnp.asarray(table[name].to_numpy().reshape(shape)) for name in metric_names()))
     seconds = timings["compile_seconds"], timings["run_seconds"]
     return Result(settings, environment, policy, method, params, metrics, *seconds)
