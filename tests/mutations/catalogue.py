@@ -5,6 +5,7 @@ from typing import NamedTuple
 EXPECTATIONS = "tests/exact/test_expectations.py"
 NATURAL = "tests/exact/test_natural_gradient.py"
 MOMENTUM = "tests/exact/test_second_order_momentum.py"
+NEWTON = "tests/exact/test_newton.py"
 RECURSIVE = "tests/exact/test_recursive_momentum.py"
 UNBIASED = f"{EXPECTATIONS} -k unbiased_for_a_table"
 
@@ -215,5 +216,26 @@ MUTATIONS = (
         "scaled((1 - alpha) / alpha, ",
         "scaled(1 - alpha, ",
         f"{RECURSIVE} -k transport",
+    ),
+    Mutation(
+        "the Hessian's own sign where conjugate gradients need the other",
+        "updates/hessian_free.py",
+        "jax.tree.map(jnp.negative, image)",
+        "image",
+        f"{NEWTON} -k dense_damped_solve",
+    ),
+    Mutation(
+        "the hard case of the cubic model left out",
+        "updates/cubic.py",
+        "jnp.where(hard, tau, 0) * u",
+        "0 * u",
+        f"{NEWTON} -k secular",
+    ),
+    Mutation(
+        "the critic's weights without the features of the state",
+        "updates/natural_actor_critic.py",
+        "weights = e * (along + phi @ v)",
+        "weights = e * along",
+        f"{NEWTON} -k least_squares",
     ),
 )

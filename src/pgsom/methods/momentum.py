@@ -121,10 +121,10 @@ def page_pg(
 
 
 def is_mbpg(
-    learning_rate: float = 0.02,
+    learning_rate: float = 0.1,
     *,
     offset: float = 1.0,
-    fresh_factor: float = 100.0,
+    fresh_factor: float = 3000.0,
     largest_ratio: float = INFINITE,
     common: Common = DEFAULTS,
 ) -> Method:
@@ -137,11 +137,11 @@ def is_mbpg(
 
 
 def ha_mbpg(
-    learning_rate: float = 0.02,
+    learning_rate: float = 0.1,
     *,
     curvature: str | Estimator = "causal",
     offset: float = 1.0,
-    fresh_factor: float = 100.0,
+    fresh_factor: float = 3000.0,
     largest_ratio: float = INFINITE,
     common: Common = DEFAULTS,
 ) -> Method:
