@@ -1,7 +1,8 @@
 """`python -m benchmarks.gradient_variance`: how good are recursive estimates? Writes docs/methods/variance.md.
 
-Every rule rides along the same path, which nobody's estimate steers: steps of one length round a circle. At every update its estimate is compared with the exact gradient there, and so is REINFORCE's from as many episodes. What was measured
-is kept in benchmarks/gradient_variance.json.
+Every rule rides along the same path, which nobody's estimate steers: steps of one length round a circle. At every
+update its estimate is compared with the exact gradient there, and so is REINFORCE's from as many episodes. What was
+measured is kept in benchmarks/gradient_variance.json.
 """
 
 import json
@@ -54,17 +55,18 @@ RULES: dict[str, tuple[str, Any]] = {
 HEAD = f"""# The variance of recursive gradient estimates
 
 How far from ∇J is what a method takes for it? On the three-state MDP, whose ∇J is known exactly, with a tabular softmax
-policy, {EPISODES} episodes in a batch, the leave-one-out baseline and the lemma's discounting. All rules are carried along
-the same path, {UPDATES} steps of one length round a circle of radius 1, so that no estimate chooses where it is asked and
-∇J stays what it is. Over {SEEDS:,} seeds and the last {UPDATES - SETTLED} updates:
+policy, {EPISODES} episodes in a batch, the leave-one-out baseline and the lemma's discounting. All rules are carried
+along the same path, {UPDATES} steps of one length round a circle of radius 1, so that no estimate chooses where it is
+asked and ∇J stays what it is. Over {SEEDS:,} seeds and the last {UPDATES - SETTLED} updates:
 
 - *error* is E‖d − ∇J(θ)‖², that of the estimate a rule carries, before it is normalised or clipped;
 - *bias²* is its part ‖E d − ∇J(θ)‖²;
-- *against REINFORCE* is the error divided by the variance of a plain gradient of **as many episodes** as the rule plays
-  in an update, at the same points, with a 95 % interval over seeds. Below 1 it is the better estimate, above 1 the worse.
+- *against REINFORCE* is the error divided by the variance of a plain gradient of **as many episodes** as the rule
+  plays in an update, at the same points, with a 95 % interval over seeds. Below 1 it is the better estimate.
 
-α = {FRESH:g} throughout (HAPG: renewed every 5 updates). An estimate that averages 1/α batches without lagging
-would come to α/(2 − α) = {FRESH / (2 - FRESH):.2f} of one batch's variance.
+α = {FRESH:g} throughout (HAPG: renewed every 5 updates). An average of gradients that does not lag would come to
+α/(2 − α) = {FRESH / (2 - FRESH):.2f} of one batch's variance, which is {2 * FRESH / (2 - FRESH):.2f} of that of the
+two batches that SHARP and its like play.
 
 The page is written by `python -m benchmarks.gradient_variance` from `benchmarks/gradient_variance.json`.
 """

@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from pgsom.checks import check_choice, listed, suggestion, wrong
-from pgsom.methods.first_order import adam
+from pgsom.methods.adaptive import adahessian, ggt, shampoo, soap, sophia
+from pgsom.methods.first_order import adabelief, adam, rmsprop
 from pgsom.methods.method import Common, Method, assemble
 from pgsom.methods.momentum import (
     ha_mbpg,
@@ -20,7 +21,7 @@ from pgsom.methods.momentum import (
     sharp,
     storm_pg,
 )
-from pgsom.methods.natural import npg, trpo
+from pgsom.methods.natural import kfac, npg, trpo
 from pgsom.methods.newton import cubic_newton, hessian_free, natural_actor_critic
 from pgsom.methods.paper import hessian_pg, pg_som, reinforce, runge_kutta_pg
 
@@ -32,6 +33,14 @@ METHODS: dict[str, Callable[..., Method]] = {
     "adam": adam,
     "npg": npg,
     "trpo": trpo,
+    "kfac": kfac,
+    "rmsprop": rmsprop,
+    "adabelief": adabelief,
+    "adahessian": adahessian,
+    "sophia": sophia,
+    "shampoo": shampoo,
+    "soap": soap,
+    "ggt": ggt,
     "hapg": hapg,
     "sharp": sharp,
     "harpg": harpg,
@@ -84,15 +93,19 @@ __all__ = [
     "METHODS",
     "Common",
     "Method",
+    "adabelief",
+    "adahessian",
     "adam",
     "assemble",
     "cubic_newton",
+    "ggt",
     "ha_mbpg",
     "hapg",
     "harpg",
     "hessian_free",
     "hessian_pg",
     "is_mbpg",
+    "kfac",
     "make_method",
     "method_options",
     "n_harpg",
@@ -102,9 +115,13 @@ __all__ = [
     "page_pg",
     "pg_som",
     "reinforce",
+    "rmsprop",
     "runge_kutta_pg",
     "sgdhess",
+    "shampoo",
     "sharp",
+    "soap",
+    "sophia",
     "storm_pg",
     "trpo",
 ]
