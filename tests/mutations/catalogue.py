@@ -7,6 +7,7 @@ NATURAL = "tests/exact/test_natural_gradient.py"
 MOMENTUM = "tests/exact/test_second_order_momentum.py"
 NEWTON = "tests/exact/test_newton.py"
 RECURSIVE = "tests/exact/test_recursive_momentum.py"
+NUMBERS = "tests/faults/test_numbers_that_go_wrong.py"
 UNBIASED = f"{EXPECTATIONS} -k unbiased_for_a_table"
 
 
@@ -169,6 +170,27 @@ MUTATIONS = (
         "tests/contracts/test_training.py -k left_out_and_counted",
     ),
     Mutation(
+        "a frozen seed plays on",
+        "training.py",
+        "after = jax.tree.map(partial(jnp.where, frozen), state, after)",
+        "after = jax.tree.map(partial(jnp.where, frozen & ~frozen), state, after)",
+        f"{NUMBERS} -k keeps_failing",
+    ),
+    Mutation(
+        "failures counted, but not in a row",
+        "training.py",
+        "jnp.where(fine, 0, state.failures + 1)",
+        "jnp.where(fine, state.failures, state.failures + 1)",
+        f"{NUMBERS} -k success_in_between",
+    ),
+    Mutation(
+        "a curvature that is not finite gets by",
+        "updates/update_rule.py",
+        "jnp.where(all_finite(tree), share, jnp.nan)",
+        "share",
+        f"{NUMBERS} -k curvature",
+    ),
+    Mutation(
         "the derivative of tanh with the wrong sign of x",
         "policies/distributions/gaussian.py",
         "2 * (math.log(2) - x - jax.nn.softplus(-2 * x))",
@@ -230,6 +252,20 @@ MUTATIONS = (
         "return past + log_ratio.sum(axis=0), total",
         "return past, total",
         "tests/exact/test_diagonals.py -k kl_and_surrogate",
+    ),
+    Mutation(
+        "what a random probe adds to an estimator's variance, forgotten",
+        "experiments/moments.py",
+        "return values, off_diagonal / quantity.probes, True",
+        "return values, 0 * off_diagonal, True",
+        "tests/exact/test_theory.py -k beside_the_diagonal",
+    ),
+    Mutation(
+        "the exact values of the first step taken for those of all",
+        "experiments/listing.py",
+        "by_time[jnp.arange(rows)[:, None], state]",
+        "by_time[0 * jnp.arange(rows)[:, None], state]",
+        "tests/exact/test_theory.py -k by_hand",
     ),
     Mutation(
         "the Hessian product taken at the iterate, not on the way to it",

@@ -73,6 +73,7 @@ HELP: dict[str, tuple[str, str]] = {
     "entropy": (STABILISERS, "coefficient of the entropy bonus"),
     "clip_norm": (STABILISERS, "largest norm of the direction; inf: off"),
     "clip_elements": (STABILISERS, "largest absolute value in it; inf: off"),
+    "freeze_after": (STABILISERS, "failed updates in a row that freeze a seed; inf: never"),
     "trust_cap": (STABILISERS, "the same before its length is set"),
 }
 """Topic and meaning of every option of a method; an option that several methods share means the same in all."""
