@@ -5,6 +5,8 @@ import itertools
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pgsom.checks import InputError, check_choice
 from pgsom.cli.arguments import help_text
@@ -13,6 +15,9 @@ from pgsom.cli.options import TRAIN_OPTIONS, options_of
 from pgsom.cli.settings import Settings, read_settings
 from pgsom.methods import METHODS
 
+if TYPE_CHECKING:
+    from pgsom.environments import EpisodeError
+
 USAGE = "pgsom train [--env NAME] [--method NAME] [--seeds N] [--episodes N] [--out DIR] [options]"
 SUMMARY = "Train policies, several seeds side by side. In brackets: the default, or methods with theirs."
 ONE_METHOD = "With --method NAME, --help shows the options of that method alone, with its defaults."
@@ -20,7 +25,7 @@ EXAMPLE = "example: pgsom train --env CartPole-v1 --method pg-som --seeds 8 --ep
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code; 130 if Ctrl-C ended the run early."""
+    """The exit code; 130 if Ctrl-C ended the run early, 1 if no seed could go on."""
     if {"--help", "-h"} & set(arguments):
         print(_help(arguments))
         return 0
@@ -33,6 +38,9 @@ def run(arguments: Sequence[str]) -> int:
         print(as_json(outcome))
     else:
         print_closing(outcome)
+    if outcome.result.frozen.all():
+        print(f"pgsom train: failed: every seed is frozen: {outcome.result.failures[0]}", file=sys.stderr)
+        return 1
     if not outcome.interrupted:
         return 0
     kept = f"saved in {outcome.out}" if outcome.out else "not saved (no --out)"
@@ -55,6 +63,7 @@ def _help(arguments: Sequence[str]) -> str:
 def _train(settings: Settings) -> Outcome:
     """Train, save, evaluate, and add the evaluation to what was saved."""
     from pgsom.cli.progress import Interrupt, reporter
+    from pgsom.environments import EpisodeError
     from pgsom.runs import Progress, train
 
     planned = 0
@@ -68,13 +77,28 @@ def _train(settings: Settings) -> Outcome:
                 shown.advance(progress)
                 return interrupt.asked
 
-            result = train(**settings.of_training(), callback=after_chunk)
+            try:
+                result = train(**settings.of_training(), callback=after_chunk)
+            except EpisodeError as error:
+                raise _saved(error, planned, settings.out) from None
             outcome = Outcome(result, planned, settings.out, interrupt.asked)
             save(outcome)
-        if settings.evaluate and not outcome.interrupted:
+        if settings.evaluate and not outcome.interrupted and not result.frozen.all():
             shown.stage("evaluating")
             outcome = _evaluated(outcome, settings.evaluate)
     return outcome
+
+
+def _saved(error: "EpisodeError", planned: int, out: Path | None) -> "EpisodeError":
+    """The same error, what there is of the run being saved, and a word on that."""
+    from pgsom.environments import EpisodeError
+
+    if not error.results:
+        return error
+    result = error.results[0]
+    save(Outcome(result, planned, out, interrupted=True))
+    kept = f"saved in {out}" if out else "not saved (no --out)"
+    return EpisodeError(f"{error}; the run's first {result.updates:,} of {planned:,} updates are {kept}")
 
 
 def _evaluated(outcome: Outcome, episodes: int) -> Outcome:
