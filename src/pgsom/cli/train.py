@@ -5,6 +5,8 @@ import itertools
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pgsom.checks import InputError, check_choice
 from pgsom.cli.arguments import help_text
@@ -12,6 +14,9 @@ from pgsom.cli.closing import Outcome, as_json, print_closing, save, save_summar
 from pgsom.cli.options import TRAIN_OPTIONS, options_of
 from pgsom.cli.settings import Settings, read_settings
 from pgsom.methods import METHODS
+
+if TYPE_CHECKING:
+    from pgsom.environments import EpisodeError
 
 USAGE = "pgsom train [--env NAME] [--method NAME] [--seeds N] [--episodes N] [--out DIR] [options]"
 SUMMARY = "Train policies, several seeds side by side. In brackets: the default, or methods with theirs."
@@ -55,6 +60,7 @@ def _help(arguments: Sequence[str]) -> str:
 def _train(settings: Settings) -> Outcome:
     """Train, save, evaluate, and add the evaluation to what was saved."""
     from pgsom.cli.progress import Interrupt, reporter
+    from pgsom.environments import EpisodeError
     from pgsom.runs import Progress, train
 
     planned = 0
@@ -68,13 +74,28 @@ def _train(settings: Settings) -> Outcome:
                 shown.advance(progress)
                 return interrupt.asked
 
-            result = train(**settings.of_training(), callback=after_chunk)
+            try:
+                result = train(**settings.of_training(), callback=after_chunk)
+            except EpisodeError as error:
+                raise _saved(error, planned, settings.out) from None
             outcome = Outcome(result, planned, settings.out, interrupt.asked)
             save(outcome)
         if settings.evaluate and not outcome.interrupted:
             shown.stage("evaluating")
             outcome = _evaluated(outcome, settings.evaluate)
     return outcome
+
+
+def _saved(error: "EpisodeError", planned: int, out: Path | None) -> "EpisodeError":
+    """The same error, what there is of the run being saved, and a word on that."""
+    from pgsom.environments import EpisodeError
+
+    if not error.results:
+        return error
+    result = error.results[0]
+    save(Outcome(result, planned, out, interrupted=True))
+    kept = f"saved in {out}" if out else "not saved (no --out)"
+    return EpisodeError(f"{error}; the run's first {result.updates:,} of {planned:,} updates are {kept}")
 
 
 def _evaluated(outcome: Outcome, episodes: int) -> Outcome:

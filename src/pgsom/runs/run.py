@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from pgsom.checks import check_count, wrong
-from pgsom.environments import Environment, make
+from pgsom.environments import EpisodeError, make
 from pgsom.methods import Method, make_method
 from pgsom.policies import Policy, make_policy
 from pgsom.policies.policy import policy_options
@@ -52,7 +52,7 @@ Callback = Callable[[Progress], bool | None]
 
 
 def train(
-    environment: str | Environment = "CartPole-v1",
+    environment: Any = "CartPole-v1",
     method: str | Method = "pg-som",
     *,
     seeds: int | Sequence[int] = 1,
@@ -69,7 +69,8 @@ def train(
     """Train `seeds` independent policies side by side.
 
     Args:
-        environment: a registered name (`pgsom list`) or an `Environment`.
+        environment: a registered name (`pgsom list`), an `Environment`, or one of Gymnasium's: its id, an instance, a
+            function that makes one.
         method: a registered name, its options then being further keyword arguments, or an assembled `Method`.
         seeds: how many seeds (0, 1, …), or which. Seed i is the same whatever the others.
         episodes: budget of each seed, every stage of every update counted; 500 unless `updates` is given.
@@ -102,7 +103,7 @@ def train(
 
 
 def sweep(
-    environment: str | Environment,
+    environment: Any,
     methods: Sequence[Method],
     *,
     seeds: int | Sequence[int] = 1,
@@ -146,12 +147,15 @@ def sweep(
             settings = described(plan, (environment, of_environment), (policy, of_policy), written[index])
             state, metrics = (_part(tree, place, len(chosen)) for tree in trained[:2])
             parts = (settings, env, definition, methods[index], state.params, metrics)
-            results[index] = Result(*parts, *trained[2:], state)
+            results[index] = Result(*parts, *trained[2:4], state)
+        if trained[4] is not None:
+            trained[4].results = tuple(results.values())
+            raise trained[4]
     return [results[index] for index in range(len(methods))]
 
 
-def _run(plan: Plan, callback: Callback | None) -> tuple[TrainState, Metrics, float, float]:
-    """The members' last state, their metrics, and the seconds spent compiling and running."""
+def _run(plan: Plan, callback: Callback | None) -> tuple[TrainState, Metrics, float, float, EpisodeError | None]:
+    """The members' last state, their metrics, seconds spent compiling and running, and what ended the run early."""
     started = time.perf_counter()
     engine = engine_for(plan)
     state = engine.start()
@@ -159,9 +163,16 @@ def _run(plan: Plan, callback: Callback | None) -> tuple[TrainState, Metrics, fl
     compiled = time.perf_counter() - started
     memory = Memory()
     report = Report(plan.updates, callback)
-    stand = drive(engine, Stand(state, 0, 0.0), plan.updates, [memory], stop=report)
-    engine.close()
-    return stand.state, memory.metrics(), compiled, time.perf_counter() - report.started
+    failure = None
+    try:
+        state = drive(engine, Stand(state, 0, 0.0), plan.updates, [memory], stop=report).state
+    except EpisodeError as error:
+        if memory.last is None:
+            raise
+        state, failure = memory.last.state, error
+    finally:
+        engine.close()
+    return state, memory.metrics(), compiled, time.perf_counter() - report.started, failure
 
 
 class Report:
