@@ -37,11 +37,11 @@ class Progress(NamedTuple):
     updates: int
     total_updates: int
     episodes: int
-    """Episodes of each seed."""
+    """Episodes of each seed that goes on."""
     env_steps: int
     """Environment steps of all seeds."""
     mean_return: float
-    """Over seeds and the chunk's updates."""
+    """Over seeds and the chunk's updates, those that have a return; NaN if none has."""
     steps_per_second: float
     seconds_left: float
     chunk: Metrics
@@ -190,12 +190,14 @@ class Report:
         elapsed = time.perf_counter() - self.started
         updates, env_steps = self._before
         steps = int(np.asarray(chunk.rows.env_steps)[:, -1].sum())
+        returns = np.asarray(chunk.rows.episode_return)
+        returns = returns[np.isfinite(returns)]
         return Progress(
             updates=chunk.last,
             total_updates=self.total,
-            episodes=int(np.asarray(chunk.rows.episodes)[0, -1]),
+            episodes=int(np.asarray(chunk.rows.episodes)[:, -1].max()),
             env_steps=steps,
-            mean_return=float(np.asarray(chunk.rows.episode_return).mean()),
+            mean_return=float(returns.mean()) if returns.size else float("nan"),
             steps_per_second=(steps - env_steps) / elapsed,
             seconds_left=elapsed / (chunk.last - updates) * (self.total - chunk.last),
             chunk=chunk.rows,

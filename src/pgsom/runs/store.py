@@ -78,9 +78,7 @@ def load(path: str | Path) -> Result:
 
 def summary(result: Result) -> dict[str, Any]:
     """The run in a few numbers, JSON-ready; what `pgsom train --json` prints."""
-    from pgsom.statistics import bootstrap_mean
-
-    final = bootstrap_mean(result.final_returns())
+    final = result.final
     return {
         "environment": result.settings.environment,
         "method": result.settings.method,
@@ -93,6 +91,8 @@ def summary(result: Result) -> dict[str, Any]:
         "final_return": {"mean": float(final.mean), "low": float(final.low), "high": float(final.high)},
         "final_return_by_seed": [float(r) for r in result.final_returns()],
         "skipped_updates": [int(n) for n in result.skipped],
+        "first_failures": [failure._asdict() for failure in result.failures],
+        "frozen_seeds": [seed for seed, frozen in zip(result.seeds, result.frozen, strict=True) if frozen],
         "declined_updates": [int(n) for n in result.declined],
         "warnings": list(result.warnings),
         "compile_seconds": result.compile_seconds,
