@@ -108,6 +108,13 @@ def check_count(argument: str, value: Any, *, at_least: int = 1, at_most: int | 
     return int(value)
 
 
+def check_flag(argument: str, value: Any) -> bool:
+    """`value` must be True or False."""
+    if not isinstance(value, bool):
+        raise wrong(argument, value, "accepted are True and False")
+    return value
+
+
 def _describe(
     noun: str, above: float | None, at_least: float | None, at_most: float | None, below: float | None
 ) -> str:
@@ -134,10 +141,9 @@ def _is_array(value: Any) -> bool:
 
 def _scalar(value: Any) -> Any:
     """A NumPy or JAX number as Python's, so that it can be judged; tracers, which have no value yet, as they are."""
-    if (
-        not _is_array(value)
-        or value.shape != ()
-        or (hasattr(value, "aval") and not hasattr(value, "addressable_shards"))
-    ):
+    if not _is_array(value) or value.shape != ():
         return value
-    return value.item()
+    try:
+        return value.item()
+    except TypeError:  # JAX's answer where a tracer is asked for its value
+        return value
