@@ -16,7 +16,7 @@ import optax
 from jax import Array
 
 from pgsom.advantages import ADVANTAGES, Advantage, Valued, gae, n_step
-from pgsom.checks import check_choice, check_count, check_number, check_truth, wrong
+from pgsom.checks import check_choice, check_count, check_flag, check_number, wrong
 from pgsom.collectors import Batch
 from pgsom.environments import Discrete, Spec
 from pgsom.folds import map_fold, run, sum_fold
@@ -203,7 +203,7 @@ def make_critic(
         clip=check_number("critic_clip", clip, above=0, infinite=True),
         clip_norm=check_number("critic_clip_norm", clip_norm, above=0, infinite=True),
         advantage=advantage,
-        bootstrap=check_truth("bootstrap", bootstrap),
+        bootstrap=check_flag("bootstrap", bootstrap),
         epochs=check_count("critic_epochs", epochs),
         minibatches=check_count("critic_minibatches", minibatches),
         optimiser=optimiser,

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from pgsom.advantages import Advantage
 from pgsom.baselines import Baseline, make_baseline
-from pgsom.checks import check_choice, check_count, check_number, check_truth, wrong
+from pgsom.checks import check_choice, check_count, check_flag, check_number, wrong
 from pgsom.collectors import BatchPlan
 from pgsom.critic import Critic, Optimiser, make_critic
 from pgsom.objective import REDUCTIONS, Reduction, Weighting
@@ -172,8 +172,8 @@ def assemble(
         plan=BatchPlan(
             common.batch,
             common.steps,
-            check_truth("normalise_observations", common.normalise_observations),
-            check_truth("normalise_rewards", common.normalise_rewards),
+            check_flag("normalise_observations", common.normalise_observations),
+            check_flag("normalise_rewards", common.normalise_rewards),
         ),
         rate_decay=check_number("rate_decay", common.rate_decay, at_least=0, at_most=1),
     )

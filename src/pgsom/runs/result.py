@@ -35,8 +35,11 @@ class TrainedPolicy:
 
     def act(self, observation: Any, *, key: Array | None = None) -> NDArray[Any] | np.generic:
         """The most probable action, or with a key a drawn one; leading axes of the observation are a batch."""
-        seen = np.asarray(observation)
         shape = self.observation_shape
+        try:
+            seen = np.asarray(observation)
+        except ValueError:
+            raise wrong("observation", observation, "accepted is an array, all rows of one length") from None
         batch = seen.shape[: seen.ndim - len(shape)]
         if seen.shape != (*batch, *shape):
             raise wrong("observation", seen.shape, f"accepted are arrays whose last axes have the shape {shape}")

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from pgsom.checks import check_count, check_number, check_truth
+from pgsom.checks import check_count, check_flag, check_number
 from pgsom.minibatches import deal, take
 from pgsom.objective import LocalObjective
 from pgsom.policies import Policy
@@ -148,5 +148,5 @@ def proximal(
         eps=check_number("eps", eps, above=0),
         epochs=check_count("epochs", epochs),
         minibatches=check_count("minibatches", minibatches),
-        standardise=check_truth("standardise_advantages", standardise),
+        standardise=check_flag("standardise_advantages", standardise),
     )
