@@ -23,7 +23,8 @@ def nnx_network(make: Callable[[Any], Any]) -> FunctionNetwork:
     from flax import nnx
 
     shapes = nnx.eval_shape(lambda: make(nnx.Rngs(0)))
-    graph, params, rest = nnx.split(shapes, nnx.Param, ...)
+    parts: Any = nnx.split(shapes, nnx.Param, ...)
+    graph, params, rest = parts
     if jax.tree.leaves(rest):
         kinds = sorted({type(variable).__name__ for _, variable in nnx.to_flat_state(rest)})
         raise wrong("make", make, f"the module has {', '.join(kinds)}; accepted are modules with nnx.Param alone")
@@ -41,9 +42,9 @@ def nnx_network(make: Callable[[Any], Any]) -> FunctionNetwork:
 
 
 def equinox_network(make: Callable[[Array], Any]) -> FunctionNetwork:
-    """An Equinox module: ``equinox_network(lambda key: eqx.nn.MLP(4, 2, 64, 2, key=key))``, called with one observation.
+    """An Equinox module: ``equinox_network(lambda key: eqx.nn.MLP(4, 2, 64, 2, key=key))``.
 
-    Its floating-point arrays are the parameters; all else in it is constant.
+    It is called with one observation. Its floating-point arrays are the parameters; all else in it is constant.
     """
     import equinox
 
