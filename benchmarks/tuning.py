@@ -27,6 +27,8 @@ GRIDS: dict[str, dict[str, Sequence[Any]]] = {
     "hessian-pg": {"learning_rate": [0.003, 0.01, 0.03, 0.1], "damping": [0.1, 1.0, 10.0]},
     "runge-kutta-pg": {"learning_rate": [1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3], "discount": [0.95, 0.99]},
     "pg-som": {"kl_radius": [0.002, 0.005, 0.01, 0.02], "beta1": [0.0, 0.5, 0.9]},
+    "npg": {"kl_radius": [0.002, 0.005, 0.01, 0.02], "damping": [0.01, 0.1, 1.0]},
+    "trpo": {"kl_radius": [0.002, 0.005, 0.01, 0.02], "damping": [0.01, 0.1, 1.0]},
     "adam": {"learning_rate": [0.001, 0.002, 0.005, 0.01, 0.02, 0.05], "b1": [0.5, 0.9]},
 }
 """The values of each option that are tried, all combinations."""

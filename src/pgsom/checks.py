@@ -10,6 +10,9 @@ from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
+LONGEST_LIST, SHOWN_OF_MANY = 16, 8
+"""An error names every choice of up to so many, and so many of more."""
+
 
 class InputError(ValueError):
     """The caller's mistake. The command line prints its one line and exits with code 2."""
@@ -37,12 +40,20 @@ def suggestion(word: str, choices: Iterable[str]) -> str:
     return f"; did you mean {found!r}?" if found else ""
 
 
+def listed(choices: Iterable[str]) -> str:
+    """The choices, separated by commas; of very many the first few and how many more there are."""
+    known = tuple(choices)
+    if len(known) <= LONGEST_LIST:
+        return ", ".join(known)
+    return f"{', '.join(known[:SHOWN_OF_MANY])} and {len(known) - SHOWN_OF_MANY} more"
+
+
 def check_choice(argument: str, value: Any, choices: Iterable[str]) -> str:
     """`value` must be one of `choices`."""
     known = tuple(choices)
     if isinstance(value, str) and value in known:
         return value
-    raise wrong(argument, value, f"accepted are {', '.join(known)}{suggestion(str(value), known)}")
+    raise wrong(argument, value, f"accepted are {listed(known)}{suggestion(str(value), known)}")
 
 
 def check_known(argument: str, names: Iterable[str], choices: Iterable[str]) -> None:
@@ -50,7 +61,7 @@ def check_known(argument: str, names: Iterable[str], choices: Iterable[str]) -> 
     known = tuple(choices)
     for name in names:
         if name not in known:
-            raise wrong(argument, name, f"unknown; accepted are {', '.join(known)}{suggestion(name, known)}")
+            raise wrong(argument, name, f"unknown; accepted are {listed(known)}{suggestion(name, known)}")
 
 
 def check_number(

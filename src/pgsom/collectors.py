@@ -8,13 +8,39 @@ collector for a simulator that cannot be traced keeps that simulator to itself a
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import jax
+import jax.numpy as jnp
 from jax import Array
 
 from pgsom.environments import Environment, Spec
+from pgsom.normalisation import Statistics, no_statistics, scale_of, standardise
 from pgsom.policies import Policy
 from pgsom.rollout import Rollout, collect
+from pgsom.segments import Segments, Standing, fresh, play_segments
 
 Tree = Any
+Batch = Rollout | Segments
+"""Whole episodes, or segments of a fixed number of steps."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a method wants played for one batch; a static part of a program."""
+
+    environments: int
+    """played side by side"""
+    steps: int = 0
+    """of each environment; 0: one episode each, from start to end"""
+    normalise_observations: bool = False
+    """whether the policy is shown standardised observations"""
+    normalise_rewards: bool = False
+    """whether learning is given rewards divided by the standard deviation of the discounted return"""
+
+    def statistics(self, observation: Spec) -> Statistics:
+        """Before the first batch."""
+        return no_statistics(
+            observation.shape, observations=self.normalise_observations, rewards=self.normalise_rewards
+        )
 
 
 @runtime_checkable
@@ -30,26 +56,82 @@ class Collector(Protocol):
         """The experience state before the first batch."""
         ...
 
-    def collect(self, key: Array, params: Tree, experience: Tree) -> tuple[Rollout, Tree]:
+    def collect(self, key: Array, params: Tree, experience: Tree) -> tuple[Batch, Tree]:
         """A batch played at `params`, and the experience state after it."""
+        ...
+
+    def statistics(self, experience: Tree) -> Statistics:
+        """What the experience state knows of everything that was seen."""
         ...
 
 
 @dataclass(frozen=True)
 class EpisodeCollector:
-    """Whole episodes of an environment in JAX, compiled into the training program; nothing is carried."""
+    """Whole episodes of an environment in JAX, compiled into the training program; only statistics are carried."""
 
     environment: Environment
     policy: Policy
-    episodes: int
+    plan: Plan
+    discount: Any
+    """γ of the sums by whose size rewards are scaled."""
 
     @property
     def observation(self) -> Spec:
         return self.environment.observation
 
-    def init(self, key: Array) -> Tree:
+    def init(self, key: Array) -> Statistics:
         del key
-        return ()
+        return self.plan.statistics(self.observation)
 
-    def collect(self, key: Array, params: Tree, experience: Tree) -> tuple[Rollout, Tree]:
-        return collect(self.environment, self.policy, params, key, self.episodes), experience
+    def collect(self, key: Array, params: Tree, experience: Statistics) -> tuple[Rollout, Statistics]:
+        known, episodes = experience, self.plan.environments
+        raw = collect(self.environment, self.policy, params, key, episodes, seen=known.observations)
+        rollout = raw._replace(
+            observation=standardise(known.observations, raw.observation),
+            final_observation=standardise(known.observations, raw.final_observation),
+            reward_scale=scale_of(known.returns),
+        )
+        earned = raw.reward if known.returns is None else _discounted_so_far(raw.reward, self.discount)
+        return rollout, known.with_more(raw.observation, earned, raw.mask)
+
+    def statistics(self, experience: Statistics) -> Statistics:
+        return experience
+
+
+@dataclass(frozen=True)
+class SegmentCollector:
+    """A fixed number of steps of each environment, in JAX; episodes go on from batch to batch."""
+
+    environment: Environment
+    policy: Policy
+    plan: Plan
+    discount: Any
+    """γ of the sums by whose size rewards are scaled."""
+
+    @property
+    def observation(self) -> Spec:
+        return self.environment.observation
+
+    def init(self, key: Array) -> Standing:
+        return fresh(self.environment, key, self.plan.environments, self.plan.statistics(self.observation))
+
+    def collect(self, key: Array, params: Tree, experience: Standing) -> tuple[Segments, Standing]:
+        return play_segments(self.environment, self.policy, params, key, experience, self.plan.steps, self.discount)
+
+    def statistics(self, experience: Standing) -> Statistics:
+        return experience.statistics
+
+
+def collector_of(environment: Environment, policy: Policy, plan: Plan, discount: Any) -> Collector:
+    """What plays this plan in an environment in JAX."""
+    kind = SegmentCollector if plan.steps else EpisodeCollector
+    return kind(environment, policy, plan, discount)
+
+
+def _discounted_so_far(reward: Array, discount: Any) -> Array:
+    """Σ_k γ^k r_{t−k} along the first axis."""
+
+    def add(before: Array, now: Array) -> tuple[Array, Array]:
+        return discount * before + now, discount * before + now
+
+    return jax.lax.scan(add, jnp.zeros_like(reward[0]), reward)[1]

@@ -22,11 +22,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from pgsom.baselines import Baseline
+from pgsom.collectors import Batch
 from pgsom.folds import Fold, map_fold, run, sum_fold
 from pgsom.policies import Policy, derivatives
 from pgsom.policies.derivatives import Chunk, over_steps
 from pgsom.returns import Discounting, rate_of, returns_to_go, step_factors
-from pgsom.rollout import Rollout
 
 Tree = Any
 Reduction = Literal["sum", "mean"]
@@ -47,6 +47,11 @@ class Weighting:
     discounting: Discounting = field(metadata={"static": True})
     reduction: Reduction = field(metadata={"static": True})
 
+    @property
+    def rate(self) -> Any:
+        """γ by which what comes later is summed; 1 if undiscounted."""
+        return rate_of(self.discounting, self.discount)
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class LocalObjective:
 
     policy: Policy = field(metadata={"static": True})
     params: Tree
-    rollout: Rollout
+    rollout: Batch
     key: Array
     """Randomness for estimators that sample; each folds in a number of its own."""
     outputs: Array
@@ -198,7 +203,7 @@ class LocalObjective:
 
 
 def observe(
-    weighting: Weighting, baseline_state: Tree, policy: Policy, params: Tree, rollout: Rollout, key: Array
+    weighting: Weighting, baseline_state: Tree, policy: Policy, params: Tree, rollout: Batch, key: Array
 ) -> LocalObjective:
     """What episodes collected at `params` say about J there."""
     mask = rollout.mask
@@ -222,20 +227,21 @@ def observe(
     )
 
 
-def update_baseline(weighting: Weighting, baseline_state: Tree, rollout: Rollout) -> Tree:
+def update_baseline(weighting: Weighting, baseline_state: Tree, rollout: Batch) -> Tree:
     """The baseline's state after these episodes."""
     return weighting.baseline.update(baseline_state, _returns_to_go(weighting, rollout))
 
 
-def _returns_to_go(weighting: Weighting, rollout: Rollout) -> Array:
+def _returns_to_go(weighting: Weighting, rollout: Batch) -> Array:
     return returns_to_go(rollout.reward, rate_of(weighting.discounting, weighting.discount))
 
 
-def _step_factors(weighting: Weighting, rollout: Rollout) -> Array:
+def _step_factors(weighting: Weighting, rollout: Batch) -> Array:
     """d_t [time, 1]."""
     return step_factors(weighting.discounting, weighting.discount, rollout.reward.shape[0])[:, None]
 
 
-def _episode_weight(reduction: Reduction, rollout: Rollout) -> Array:
-    share = 1 / rollout.length.size if reduction == "sum" else 1 / rollout.length.sum()
-    return jnp.full(rollout.length.shape, share, rollout.reward.dtype)
+def _episode_weight(reduction: Reduction, rollout: Batch) -> Array:
+    columns = rollout.reward.shape[1]
+    share = 1 / columns if reduction == "sum" else 1 / rollout.steps
+    return jnp.full(columns, share, rollout.reward.dtype)

@@ -12,6 +12,7 @@ from jax import Array
 
 from pgsom.environments import Environment, Step
 from pgsom.folds import largest_of_batch, padded_length
+from pgsom.normalisation import Moments, standardise
 from pgsom.policies import Policy
 
 Tree = Any
@@ -40,6 +41,8 @@ class Rollout(NamedTuple):
     """[env]; the last step hit the time limit."""
     final_observation: Array
     """[env, …]"""
+    reward_scale: Array | float = 1.0
+    """What learning multiplies rewards by."""
 
     @property
     def mask(self) -> Array:
@@ -53,9 +56,39 @@ class Rollout(NamedTuple):
         return jnp.max(self.length)
 
     @property
+    def begins(self) -> Array:
+        """[time, env]; the first step of an episode."""
+        return jnp.zeros(self.reward.shape, bool).at[0].set(True)
+
+    @property
+    def time(self) -> Array:
+        """[time, 1]; a step's number in its episode."""
+        return jnp.arange(self.reward.shape[0])[:, None]
+
+    @property
+    def steps(self) -> Array:
+        """How many steps were taken."""
+        return self.length.sum(dtype=jnp.int32)
+
+    @property
+    def ended(self) -> Array:
+        """How many episodes ended: all."""
+        return jnp.asarray(self.length.shape[0], jnp.int32)
+
+    @property
     def episode_return(self) -> Array:
         """[env]; the undiscounted sum of rewards."""
         return self.reward.sum(axis=0)
+
+    @property
+    def mean_return(self) -> Array:
+        """Over the episodes."""
+        return self.episode_return.mean()
+
+    @property
+    def mean_length(self) -> Array:
+        """Over the episodes."""
+        return self.length.mean(dtype=self.reward.dtype)
 
 
 class _Play(NamedTuple):
@@ -71,8 +104,19 @@ class _Play(NamedTuple):
     recorded: Tree
 
 
-def collect(environment: Environment, policy: Policy, params: Tree, key: Array, episodes: int) -> Rollout:
-    """Play `episodes` episodes, actions drawn from the policy."""
+def collect(
+    environment: Environment,
+    policy: Policy,
+    params: Tree,
+    key: Array,
+    episodes: int,
+    *,
+    seen: Moments | None = None,
+) -> Rollout:
+    """Play `episodes` episodes, actions drawn from the policy.
+
+    With `seen` it is shown standardised observations; recorded are those that the environment gave.
+    """
     rows = padded_length(environment.horizon)
 
     def record(recorded: Tree, t: Array, seen: Tree) -> Tree:
@@ -81,7 +125,7 @@ def collect(environment: Environment, policy: Policy, params: Tree, key: Array, 
     def empty(seen: Tree) -> Tree:
         return jax.tree.map(lambda leaf: jnp.zeros((rows, *leaf.shape), leaf.dtype), seen)
 
-    end = _play(environment, policy, params, key, episodes, empty, record, deterministic=False)
+    end = _play(environment, policy, params, key, episodes, empty, record, seen=seen)
     observation, action, outputs, reward = end.recorded
     return Rollout(observation, action, outputs, reward, end.length, end.terminated, end.truncated, end.observation)
 
@@ -101,8 +145,12 @@ def score(
     episodes: int,
     *,
     deterministic: bool = False,
+    seen: Moments | None = None,
 ) -> Score:
-    """Returns and lengths of `episodes` episodes; `deterministic` takes the most probable action each time."""
+    """Returns and lengths of `episodes` episodes; `deterministic` takes the most probable action each time.
+
+    With `seen` the policy is shown standardised observations.
+    """
 
     def add(total: Array, t: Array, seen: Tree) -> Array:
         del t
@@ -112,7 +160,7 @@ def score(
     def zero(seen: Tree) -> Array:
         return jnp.zeros(seen[3].shape, seen[3].dtype)
 
-    end = _play(environment, policy, params, key, episodes, zero, add, deterministic=deterministic)
+    end = _play(environment, policy, params, key, episodes, zero, add, deterministic, seen)
     return Score(end.recorded, end.length)
 
 
@@ -124,8 +172,8 @@ def _play(
     episodes: int,
     empty: Any,
     record: Any,
-    *,
-    deterministic: bool,
+    deterministic: bool = False,
+    seen: Moments | None = None,
 ) -> _Play:
     """Step all episodes until the last has ended; `record` folds (observation, action, outputs, reward) over time."""
     reset_key, play_key = jax.random.split(key)
@@ -139,14 +187,15 @@ def _play(
         return action, outputs
 
     def move(play: _Play) -> tuple[Tree, Step]:
-        action, outputs = jax.vmap(act, in_axes=(0, 0, None))(play.observation, env_keys, play.t)
+        shown = standardise(seen, play.observation)
+        action, outputs = jax.vmap(act, in_axes=(0, 0, None))(shown, env_keys, play.t)
         step_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(env_keys, 2 * play.t + 1)
         step = jax.vmap(environment.step)(step_keys, play.state, jax.vmap(policy.distribution.executed)(action))
         reward = jnp.where(play.alive, jnp.asarray(step.reward, float), 0)
         return (play.observation, action, outputs, reward), step
 
     def advance(play: _Play) -> _Play:
-        seen, step = move(play)
+        happened, step = move(play)
         alive = play.alive
         return _Play(
             play.t + 1,
@@ -156,7 +205,7 @@ def _play(
             play.length + alive,
             play.terminated | (alive & step.terminated),
             play.truncated | (alive & step.truncated),
-            record(play.recorded, play.t, seen),
+            record(play.recorded, play.t, happened),
         )
 
     nobody = jnp.zeros(episodes, bool)

@@ -16,12 +16,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from pgsom.collectors import Collector, EpisodeCollector
+from pgsom.collectors import Batch, Collector, collector_of
 from pgsom.environments import Environment
 from pgsom.methods import Method
 from pgsom.objective import LocalObjective, observe, update_baseline
 from pgsom.policies import Policy
-from pgsom.rollout import Rollout, Score, score
+from pgsom.rollout import Score, score
 from pgsom.schemes import combine, integrate
 from pgsom.updates import Info
 from pgsom.updates.update_rule import all_finite, batches_of, points_of, update_from
@@ -75,7 +75,7 @@ def seed_keys(root: int, seeds: int | Sequence[int]) -> Array:
 
 def collector_for(environment: Environment, policy: Policy, method: Method) -> Collector:
     """What plays the method's batches in an environment in JAX."""
-    return EpisodeCollector(environment, policy, method.episodes_per_batch)
+    return collector_of(environment, policy, method.plan, method.weighting.rate)
 
 
 def init(environment: Environment, policy: Policy, method: Method, key: Array) -> TrainState:
@@ -128,7 +128,7 @@ class _Stages:
         rollout, self.experience = self.collector.collect(play_key, params, self.experience)
         return observe(self.method.weighting, self.state.baseline_state, self.policy, params, rollout, estimate_key)
 
-    def played(self) -> list[Rollout]:
+    def played(self) -> list[Batch]:
         """Every batch that was played."""
         batches = self.observed if self.method.stage_data == "fresh" else self.observed[:1]
         return [objective.rollout for objectives in batches for objective in objectives]
@@ -156,8 +156,8 @@ def update(collector: Collector, policy: Policy, method: Method, state: TrainSta
         experience,
         key,
         state.updates + 1,
-        state.episodes + method.episodes_per_update,
-        state.env_steps + sum(rollout.length.sum(dtype=jnp.int32) for rollout in stages.played()),
+        state.episodes + sum(batch.ended for batch in stages.played()),
+        state.env_steps + sum(batch.steps for batch in stages.played()),
         state.skipped + ~fine,
     )
     return after, _report(stages.observed, beside[0][1], fine, after)
@@ -225,13 +225,13 @@ def evaluate_program(
 
 def _report(observed: list[tuple[LocalObjective, ...]], info: Info, fine: Array, state: TrainState) -> Metrics:
     first = observed[0][0]
-    rollout: Rollout = first.rollout
+    batch = first.rollout
     weight = observed[-1][0].episode_weight
-    entropies = jax.vmap(jax.vmap(first.policy.distribution.entropy))(rollout.outputs)
+    entropies = jax.vmap(jax.vmap(first.policy.distribution.entropy))(batch.outputs)
     return Metrics(
-        episode_return=rollout.episode_return.mean(),
-        episode_length=rollout.length.mean(dtype=rollout.reward.dtype),
-        entropy=(entropies * rollout.mask).sum() / rollout.length.sum(),
+        episode_return=batch.mean_return,
+        episode_length=batch.mean_length,
+        entropy=(entropies * batch.mask).sum() / batch.steps,
         gradient_norm=info.gradient_norm,
         direction_norm=info.direction_norm,
         alignment=info.alignment,

@@ -4,12 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from pgsom.checks import listed
 from pgsom.cli import settings
 from pgsom.cli.main import main
+from pgsom.curvature import ESTIMATORS, PROBED
+from pgsom.environments import names as environment_names
 from pgsom.methods import METHODS, method_options
+from pgsom.policies.networks import ACTIVATIONS
 from pgsom.presets import preset_names
 
-ENVIRONMENTS = "CartPole-v1, Acrobot-v1, MountainCar-v0, two-armed-bandit, three-state, chain, probe-delayed"
+ENVIRONMENTS = listed(environment_names())
 SECTIONS = "environments, methods, presets, estimators, schemes, baselines, shapes, policies"
 SEEDS = "accepted is a whole number, or different ones such as 0,2,5"
 
@@ -115,8 +119,8 @@ COMMAND_LINES = [
     ),
     (
         "train --curvature gaus-newton",
-        "pgsom train: curvature='gaus-newton': accepted are gauss-newton, fisher, causal, lemma, log-density, "
-        "hutchinson; did you mean 'gauss-newton'?",
+        f"pgsom train: curvature='gaus-newton': accepted are {listed((*ESTIMATORS, *PROBED))}; "
+        "did you mean 'gauss-newton'?",
     ),
     ("train --probes 2", "pgsom train: probes=2: the curvature 'gauss-newton' is exact; accepted is 0"),
     (
@@ -127,8 +131,8 @@ COMMAND_LINES = [
     ("train --hidden 64,x", "pgsom train: hidden='64,x': accepted is whole numbers such as 64,64, or none"),
     ("train --env three-state --hidden 0", "pgsom train: hidden=0: accepted is a whole number >= 1"),
     (
-        "train --activation gelu",
-        "pgsom train: activation='gelu': accepted are tanh, relu, silu, softplus; did you mean 'relu'?",
+        "train --activation gelo",
+        f"pgsom train: activation='gelo': accepted are {listed(ACTIVATIONS)}; did you mean 'gelu'?",
     ),
     (
         "train --env three-state --policy linear",

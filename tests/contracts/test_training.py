@@ -12,10 +12,14 @@ import optax
 import pytest
 
 import pgsom
-from pgsom.checks import InputError
+from pgsom.checks import InputError, listed
+from pgsom.collectors import Plan
+from pgsom.curvature import ESTIMATORS
 from pgsom.environments import Discrete, Step, chain, two_armed_bandit
-from pgsom.methods import Common, Method, adam, assemble, make_method, reinforce
+from pgsom.environments import names as environment_names
+from pgsom.methods import METHODS, Common, Method, adam, assemble, make_method, reinforce
 from pgsom.policies import Policy, policy_from_functions, tabular_softmax
+from pgsom.policies.networks import ACTIVATIONS
 from pgsom.runs.run import CAPACITY
 from pgsom.training import TrainState, init, init_program, seed_keys, step, train_program
 from pgsom.updates import from_optax
@@ -271,7 +275,7 @@ def test_an_update_with_a_reward_that_is_not_finite_is_left_out_and_counted(
     environment: Broken, method: Method
 ) -> None:
     """Action 0 of the one state earns 1, action 1 something that is no number; batches of action 0 alone are good."""
-    method = dataclasses.replace(method, episodes_per_batch=2)
+    method = dataclasses.replace(method, plan=Plan(2))
     history = history_of(environment, Policy(tabular_softmax(1, 2)), method, 24)
     skipped = [bool(metrics.skipped) for _, metrics, _ in history]
     assert any(skipped) and not all(skipped)
@@ -353,15 +357,15 @@ def test_a_trained_policy_acts_on_one_observation_or_many(trained: pgsom.Result)
 
 # --- refusals ----------------------------------------------------------------------------------------------------
 
-ENVIRONMENTS = "CartPole-v1, Acrobot-v1, MountainCar-v0, two-armed-bandit, three-state, chain, probe-delayed"
-NAMES = "reinforce, hessian-pg, runge-kutta-pg, pg-som, adam"
+ENVIRONMENTS = listed(environment_names())
+NAMES = listed(METHODS)
 SOME_SEEDS = "accepted are a number of seeds or different seeds"
 SEED = "accepted is a whole number >= 0 and <= 2147483647"
 COUNT = "accepted is a whole number >= 1"
 LIMIT = "accepted is a number > 0 (inf: off)"
 WIDTHS = "accepted is a sequence of widths, such as (64, 64)"
 BASELINES = "none, constant, moving-average, time-step, leave-one-out"
-CURVATURES = "gauss-newton, fisher, causal, lemma, log-density, hutchinson"
+CURVATURES = listed(ESTIMATORS)
 REINFORCE = (
     "learning_rate, batch, discount, discounting, reduction, baseline, baseline_value, baseline_decay, entropy, "
     "clip_norm, clip_elements, scheme, alpha, stage_data"
@@ -406,7 +410,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"hidden": (64, 0)}, f"hidden=0: {COUNT}"),
     (
         {"policy": "mlp", "activation": "tahn"},
-        "activation='tahn': accepted are tanh, relu, silu, softplus; did you mean 'tanh'?",
+        f"activation='tahn': accepted are {listed(ACTIVATIONS)}; did you mean 'tanh'?",
     ),
     ({"callback": 5}, "callback=5: accepted is a function of Progress"),
     ({"learning_rate": 0}, "learning_rate=0: accepted is a number > 0"),

@@ -143,7 +143,7 @@ def test_schemes_by_name() -> None:
 def batch_gradient(method: Method, policy: Policy, mdp: FiniteMDP, played_at: Any, key: jax.Array, params: Any) -> Any:
     """The gradient at `params` by episodes played at `played_at`, and how many steps they took."""
     play, estimate = jax.random.split(jax.random.split(key)[1])
-    rollout = collect(mdp, policy, played_at, play, method.episodes_per_batch)
+    rollout = collect(mdp, policy, played_at, play, method.plan.environments)
     objective = observe(method.weighting, (), policy, played_at, rollout, estimate)
     return objective.at(params).gradient(), rollout.length.sum()
 

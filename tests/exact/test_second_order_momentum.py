@@ -284,4 +284,4 @@ def test_methods_pass_their_options_on() -> None:
     common = Common(clip_norm=2.0, clip_elements=5.0, entropy=0.1, batch=3, discount=0.5)
     made = assemble("mine", Ascent(), 0.1, common)
     assert (made.clipping.norm, made.clipping.elements, made.weighting.entropy) == (2.0, 5.0, 0.1)
-    assert (made.episodes_per_batch, made.weighting.discount) == (3, 0.5)
+    assert (made.plan.environments, made.weighting.discount) == (3, 0.5)

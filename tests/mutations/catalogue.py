@@ -55,6 +55,20 @@ MUTATIONS = (
         UNBIASED,
     ),
     Mutation(
+        "Loaded DiCE's decay forgotten",
+        "policies/derivatives.py",
+        "c = c if decay == 1 else jax.tree.map(lambda ci: decay * ci, c)",
+        "c = c",
+        "tests/exact/test_estimators.py -k formula_on_each_trajectory",
+    ),
+    Mutation(
+        "HesScale's recursion without the activation's bend",
+        "policies/layers.py",
+        "h = jnp.square(first) * (h @ jnp.square(weight).T) + second * (gradient_signals[index + 1] @ weight.T)",
+        "h = jnp.square(first) * (h @ jnp.square(weight).T)",
+        "tests/exact/test_estimators.py -k becker",
+    ),
+    Mutation(
         "bias correction one update late",
         "updates/som.py",
         "count, renewed = state.updates + 1,",

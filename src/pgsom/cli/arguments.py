@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgsom.checks import InputError, suggestion, wrong
+from pgsom.checks import InputError, listed, suggestion, wrong
 
 LONGEST_DEFAULT, LONGEST_CHOICES = 60, 90
 """In characters; what is longer the help only counts."""
@@ -54,7 +54,7 @@ class Option:
         except (ValueError, OverflowError):
             raise wrong(self.name, value, f"accepted is {self.kind.accepted}") from None
         if self.choices and read not in self.choices:
-            accepted = f"accepted are {', '.join(self.choices)}{suggestion(read, self.choices)}"
+            accepted = f"accepted are {listed(self.choices)}{suggestion(read, self.choices)}"
             raise wrong(self.name, read, accepted)
         return read
 

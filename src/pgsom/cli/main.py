@@ -17,6 +17,7 @@ COMMANDS = {
     "train": ("pgsom.cli.train", "train policies on an environment, several seeds side by side"),
     "report": ("pgsom.cli.report", "one interactive page of saved runs"),
     "paper": ("pgsom.cli.paper", "the paper's experiment, beside its printed table"),
+    "theory": ("pgsom.cli.theory", "the paper's lemmas and every estimator on finite MDPs, exactly"),
     "list": ("pgsom.cli.listing", "environments, methods, estimators, schemes and the rest, one line each"),
 }
 OPTIONS = (

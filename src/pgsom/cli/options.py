@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pgsom.baselines import BASELINES
 from pgsom.cli.arguments import COUNT, FLAG, NUMBER, PATH, SEEDS, SWITCH, TABLE, TEXT, WIDTHS, Kind, Option
-from pgsom.curvature import ESTIMATORS
+from pgsom.curvature import ESTIMATORS, PROBED
 from pgsom.methods import METHODS, Common, method_options
 from pgsom.policies import ACTIONS, INITIALS, POLICIES
 from pgsom.policies.networks import ACTIVATIONS
@@ -58,7 +58,7 @@ HELP: dict[str, tuple[str, str]] = {
 }
 """Topic and meaning of every option of a method; an option that several methods share means the same in all."""
 
-NAMED_PARTS: dict[str, Iterable[str]] = {"curvature": ESTIMATORS, "baseline": BASELINES, "scheme": SCHEMES}
+NAMED_PARTS: dict[str, Iterable[str]] = {"curvature": (*ESTIMATORS, *PROBED), "baseline": BASELINES, "scheme": SCHEMES}
 """Options that take a name or an object; on the command line a name."""
 
 

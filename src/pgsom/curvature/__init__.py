@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pgsom.checks import check_choice, check_count, wrong
-from pgsom.curvature.causal import CausalHessian
-from pgsom.curvature.estimator import Estimator, dense, diagonal
+from pgsom.checks import check_choice, check_count, listed, wrong
+from pgsom.curvature.averaged import SpatialAverage
+from pgsom.curvature.causal import CausalHessian, DecayedCausal, WithoutCrossTerms
+from pgsom.curvature.estimator import Estimator, bends_down, dense, diagonal
 from pgsom.curvature.gauss_newton import Fisher, GaussNewton
+from pgsom.curvature.hesscale import HesScale
 from pgsom.curvature.hutchinson import Hutchinson
 from pgsom.curvature.lemma import LemmaHessian
-from pgsom.curvature.log_density import LogDensityHessian
+from pgsom.curvature.log_density import LogDensityHessian, MinusLogDensity
+from pgsom.curvature.scores import EmpiricalFisher, GaussNewtonBartlett, SampledFisher
 
 
 class EstimatorEntry(NamedTuple):
@@ -26,18 +29,32 @@ ESTIMATORS: dict[str, EstimatorEntry] = {
     "causal": EstimatorEntry(CausalHessian, CausalHessian, True),
     "lemma": EstimatorEntry(LemmaHessian, LemmaHessian, True),
     "log-density": EstimatorEntry(LogDensityHessian, LogDensityHessian, True),
+    "causal-decay": EstimatorEntry(DecayedCausal, lambda probes: DecayedCausal(probes=probes), True),
+    "without-cross": EstimatorEntry(WithoutCrossTerms, WithoutCrossTerms, True),
+    "minus-log-density": EstimatorEntry(MinusLogDensity, MinusLogDensity, True),
+    "hesscale": EstimatorEntry(HesScale, lambda probes: HesScale(), False),
+    "fisher-sampled": EstimatorEntry(SampledFisher, lambda probes: SampledFisher(probes or 1), True),
+    "empirical-fisher": EstimatorEntry(EmpiricalFisher, lambda probes: EmpiricalFisher(), False),
+    "gauss-newton-bartlett": EstimatorEntry(GaussNewtonBartlett, lambda probes: GaussNewtonBartlett(probes or 1), True),
     "hutchinson": EstimatorEntry(Hutchinson, lambda probes: Hutchinson(probes=probes or 1), True),
 }
+PROBED = tuple(f"hutchinson:{name}" for name in ESTIMATORS if name != "hutchinson")
+"""Names of the diagonals of all matrices by random probes."""
 
 
 def make_estimator(curvature: str | Estimator, probes: int = 0) -> Estimator:
-    """The named estimator; `probes` > 0 asks for random probes where it can use them."""
+    """The named estimator; `probes` > 0 asks for random probes where it can use them.
+
+    ``hutchinson:fisher`` is the diagonal of another estimator's matrix by random probes, for every name.
+    """
     if not isinstance(curvature, str):
         if not isinstance(curvature, Estimator):
-            raise wrong("curvature", curvature, f"accepted are {', '.join(ESTIMATORS)} and objects like them")
+            raise wrong("curvature", curvature, f"accepted are {listed(ESTIMATORS)} and objects like them")
         return curvature
-    check_choice("curvature", curvature, ESTIMATORS)
+    check_choice("curvature", curvature, (*ESTIMATORS, *PROBED))
     check_count("probes", probes, at_least=0)
+    if curvature in PROBED:
+        return Hutchinson(of=make_estimator(curvature.removeprefix("hutchinson:")), probes=probes or 1)
     entry = ESTIMATORS[curvature]
     if probes and not entry.takes_probes:
         raise wrong("probes", probes, f"the curvature {curvature!r} is exact; accepted is 0")
@@ -46,13 +63,23 @@ def make_estimator(curvature: str | Estimator, probes: int = 0) -> Estimator:
 
 __all__ = [
     "ESTIMATORS",
+    "PROBED",
     "CausalHessian",
+    "DecayedCausal",
+    "EmpiricalFisher",
     "Estimator",
     "Fisher",
     "GaussNewton",
+    "GaussNewtonBartlett",
+    "HesScale",
     "Hutchinson",
     "LemmaHessian",
     "LogDensityHessian",
+    "MinusLogDensity",
+    "SampledFisher",
+    "SpatialAverage",
+    "WithoutCrossTerms",
+    "bends_down",
     "dense",
     "diagonal",
     "make_estimator",

@@ -2,8 +2,8 @@
 
 An estimator says which mathematical object it estimates, whether it is biased for ∇²J, and whether it is positive
 semi-definite; it gives the object's diagonal and its product with a vector. Signs: an estimator of a Hessian has
-the Hessian's sign (negative at a maximum of J); one that is positive semi-definite by construction stands for how
-strongly J is curved, like −∇²J at a maximum.
+the Hessian's sign (negative at a maximum of J); one that is positive semi-definite by construction, or says so by a
+`bends_down` of its own, stands for how strongly J is curved, like −∇²J at a maximum.
 """
 
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -42,6 +42,15 @@ class Estimator(Protocol):
     def product(self, objective: LocalObjective, vector: Tree) -> Tree:
         """The matrix times a vector."""
         ...
+
+
+def bends_down(estimator: Estimator) -> bool:
+    """Whether a positive entry says that J bends down: the estimator has the sign of −∇²J."""
+    if estimator.positive_semi_definite:
+        return True
+    if isinstance(probed := getattr(estimator, "of", None), Estimator):
+        return bends_down(probed)
+    return bool(getattr(estimator, "bends_down", False))
 
 
 def diagonal(estimator: Estimator, objective: LocalObjective) -> Tree:

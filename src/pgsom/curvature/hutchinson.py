@@ -27,7 +27,7 @@ class Hutchinson:
     of: Estimator = field(default_factory=CausalHessian)
     probes: int = 1
     name: ClassVar[str] = "hutchinson"
-    estimates: ClassVar[str] = "the diagonal of another estimator's matrix (by default causal), by random probes"
+    estimates: ClassVar[str] = "the diagonal of another matrix by random probes: causal, or NAME in hutchinson:NAME"
     positive_semi_definite: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """∇²Ψ: the Hessian of the usual surrogate, exactly or by Hutchinson probes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -40,6 +40,32 @@ class LogDensityHessian:
         return objective.evaluate(
             objective.sum_over_steps(partial(derivatives.hessian_product, vector=vector), objective.score_weight)
         )[0]
+
+
+@dataclass(frozen=True)
+class MinusLogDensity:
+    """−Σ_n e Σ_t w_t ∇²ℓ_t: Furmston and Barber's second Gauss-Newton matrix with the sign of −∇²J.
+
+    Positive semi-definite if ln π is concave in θ (linear logistic policies, for one) and no weight is negative, which
+    leaves neither networks nor baselines; not by construction. A positive entry says that J bends down there.
+    """
+
+    probes: int = 0
+    name: ClassVar[str] = "minus-log-density"
+    estimates: ClassVar[str] = "−E[Σ w ∇² ln π]: Furmston's second, with the sign of −∇²J"
+    biased: ClassVar[bool] = True
+    positive_semi_definite: ClassVar[bool] = False
+    bends_down: ClassVar[bool] = True
+
+    def diagonal(self, objective: LocalObjective) -> Fold:
+        return LogDensityHessian(self.probes).diagonal(_with_opposite_weights(objective))
+
+    def product(self, objective: LocalObjective, vector: Tree) -> Tree:
+        return LogDensityHessian(self.probes).product(_with_opposite_weights(objective), vector)
+
+
+def _with_opposite_weights(objective: LocalObjective) -> LocalObjective:
+    return replace(objective, weight=-objective.weight)
 
 
 def log_density_diagonal(objective: LocalObjective, probes: int) -> Callable[[Any, Tree, Chunk, Any], Tree]:

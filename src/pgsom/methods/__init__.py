@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from pgsom.checks import check_choice, suggestion, wrong
+from pgsom.checks import check_choice, listed, suggestion, wrong
 from pgsom.methods.first_order import adam
 from pgsom.methods.method import Common, Method, assemble
 from pgsom.methods.natural import npg, trpo
@@ -34,8 +34,8 @@ def make_method(method: str | Method, **options: Any) -> Method:
         if name not in known:
             others = [m for m in METHODS if name in method_options(m)]
             if others:
-                raise wrong("option", name, f"{method} does not take it; accepted with {', '.join(others)}")
-            raise wrong("option", name, f"unknown; accepted are {', '.join(known)}{suggestion(name, known)}")
+                raise wrong("option", name, f"{method} does not take it; accepted with {listed(others)}")
+            raise wrong("option", name, f"unknown; accepted are {listed(known)}{suggestion(name, known)}")
     own = {name: value for name, value in options.items() if name in _own_parameters(method)}
     shared = {name: value for name, value in options.items() if name not in own}
     return METHODS[method](**own, common=Common(**shared))

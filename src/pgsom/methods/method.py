@@ -10,6 +10,7 @@ import jax
 
 from pgsom.baselines import Baseline, make_baseline
 from pgsom.checks import check_choice, check_count, check_number, wrong
+from pgsom.collectors import Plan
 from pgsom.objective import REDUCTIONS, Reduction, Weighting
 from pgsom.returns import DISCOUNTINGS, Discounting
 from pgsom.schemes import STAGE_DATA, Scheme, StageData, make_scheme
@@ -31,13 +32,22 @@ class Method:
     clipping: Clipping
     scheme: Scheme = field(metadata={"static": True})
     stage_data: StageData = field(metadata={"static": True})
-    episodes_per_batch: int = field(metadata={"static": True})
+    plan: Plan = field(metadata={"static": True})
+
+    @property
+    def batches_per_update(self) -> int:
+        """Batches that one update plays, all stages counted."""
+        return (self.scheme.stages if self.stage_data == "fresh" else 1) * batches_of(self.rule)
 
     @property
     def episodes_per_update(self) -> int:
-        """Episodes that one update consumes, all stages counted."""
-        stages = self.scheme.stages if self.stage_data == "fresh" else 1
-        return self.episodes_per_batch * stages * batches_of(self.rule)
+        """Episodes that one update consumes, all stages counted; of a method that plays whole episodes."""
+        return self.plan.environments * self.batches_per_update
+
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps that one update takes, all stages counted; 0 for a method that plays whole episodes."""
+        return self.plan.steps * self.plan.environments * self.batches_per_update
 
 
 @dataclass(frozen=True)
@@ -105,5 +115,5 @@ def assemble(
         ),
         scheme=make_scheme(common.scheme or scheme, common.alpha),
         stage_data=common.stage_data,
-        episodes_per_batch=common.batch,
+        plan=Plan(common.batch),
     )

@@ -12,7 +12,8 @@ F_t = F(u_t), the functions here return, for a chunk of [time, env] observations
     fisher_diagonal           Σ w diag(Kᵀ F K)
     squared_score_sum         Σ w z ⊙ z
     kronecker_factors         Σ w ā āᵀ and Σ w δ δᵀ of every layer
-    causal_square_sum         Σ w (z_t ⊙ z_t + 2 z_t ⊙ c_{t−1}),  c_t = Σ_{k≤t} z_k, carried from chunk to chunk
+    causal_square_sum         Σ w (z_t ⊙ z_t + 2 λ z_t ⊙ c_{t−1}),  c_t = z_t + λ c_{t−1}, carried from chunk to chunk
+    propagated_diagonal       Σ w diag ∇²ℓ as diagonals alone propagate it (HesScale); of an MLP only
 
 An `MLP` goes the layer way (`pgsom.policies.layers`); any other network is differentiated sample by sample, which
 gives the same numbers more slowly.
@@ -25,6 +26,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
+from pgsom.checks import wrong
 from pgsom.policies import layers
 from pgsom.policies.layers import KroneckerFactors
 from pgsom.policies.networks import MLP, Layer
@@ -121,6 +123,18 @@ def hessian_diagonal(policy: Policy, params: Tree, chunk: Chunk, weights: Array)
     return layers.squared_outer_sum(params, passed.inputs, tuple(hessians))
 
 
+def propagated_diagonal(policy: Policy, params: Tree, chunk: Chunk, weights: Array) -> Tree:
+    """Σ w diag ∇²ℓ by HesScale's recursion, which carries diagonals and nothing else; of an MLP only."""
+    if not isinstance(policy.network, MLP):
+        raise wrong("policy", "a network of one's own", "HesScale needs the layers; accepted are mlp, linear, tabular")
+    passed, flat, w = _backward(policy, params, chunk, weights)
+    columns, signs = jax.vmap(policy.distribution.log_prob_curvature)(passed.outputs, flat.action)
+    hessians = layers.propagated_diagonals(
+        policy.network, params, passed, _score_signals(policy, passed, flat, w), columns, signs * w[:, None]
+    )
+    return layers.squared_outer_sum(params, passed.inputs, tuple(hessians))
+
+
 def fisher_diagonal(policy: Policy, params: Tree, chunk: Chunk, weights: Array) -> Tree:
     """Σ w diag(Kᵀ F K)."""
     if not isinstance(policy.network, MLP):
@@ -148,16 +162,19 @@ def kronecker_factors(policy: Policy, params: Tree, chunk: Chunk, weights: Array
     return layers.kronecker_sums(params, passed, jax.vmap(policy.distribution.fisher_factor)(passed.outputs), w)
 
 
-def causal_square_sum(policy: Policy, params: Tree, chunk: Chunk, weights: Array, carried: Tree) -> tuple[Tree, Tree]:
-    """Σ_t w_t (c_t ⊙ c_t − c_{t−1} ⊙ c_{t−1}) summed over episodes, and the last c [env, …]; c₋₁ is `carried`.
+def causal_square_sum(
+    policy: Policy, params: Tree, chunk: Chunk, weights: Array, carried: Tree, decay: float = 1.0
+) -> tuple[Tree, Tree]:
+    """Σ_t w_t (c_t ⊙ c_t − λ² c_{t−1} ⊙ c_{t−1}) summed over episodes, and the last c [env, …]; c₋₁ is `carried`.
 
-    The bracket equals z_t ⊙ z_t + 2 z_t ⊙ c_{t−1}.
+    With c_t = z_t + λ c_{t−1} the bracket equals z_t ⊙ z_t + 2 λ z_t ⊙ c_{t−1}.
     """
 
     def advance(state: tuple[Tree, Tree], step: tuple[Tree, Array]) -> tuple[tuple[Tree, Tree], None]:
         c, total = state
         scores_at, w = step
         z = _scores_from(scores_at)
+        c = c if decay == 1 else jax.tree.map(lambda ci: decay * ci, c)
         total = jax.tree.map(lambda acc, zi, ci: acc + jnp.tensordot(w, zi * (zi + 2 * ci), 1), total, z, c)
         return (jax.tree.map(jnp.add, c, z), total), None
 

@@ -135,3 +135,31 @@ def pre_activation_hessian_diagonals(
         diagonals.append(diagonal + v)
     free = [jnp.einsum("nc,ncu->nu", signs, jnp.square(delta)) for delta in travelling[network.depth :]]
     return diagonals[::-1] + free
+
+
+def propagated_diagonals(
+    network: MLP,
+    params: tuple[Layer, ...],
+    passed: Backward,
+    gradient_signals: tuple[Array, ...],
+    columns: Array,
+    signs: Array,
+) -> list[Array]:
+    """`pre_activation_hessian_diagonals` with everything beside the diagonal forgotten at every layer.
+
+        h_L = diag of H_L, exactly;   h_{l−1} = φ′(z_{l−1})² ⊙ (W_l² h_l) + φ″(z_{l−1}) ⊙ (W_l ∂L/∂z_l)
+
+    Exact where a layer's units do not act on each other's curvature: at the last layer, and below it if W_l has one
+    unit. HesScale: Becker and LeCun's recursion with an exact last layer.
+    """
+    last = network.depth - 1
+    of_outputs = column_signals(passed, columns)
+    h = jnp.einsum("nc,ncu->nu", signs, jnp.square(of_outputs[last]))
+    diagonals = [h]
+    for index in range(last - 1, -1, -1):
+        weight = params[index + 1].weight
+        first, second = network.activation_derivatives(passed.pre_activations[index])
+        h = jnp.square(first) * (h @ jnp.square(weight).T) + second * (gradient_signals[index + 1] @ weight.T)
+        diagonals.append(h)
+    free = [jnp.einsum("nc,ncu->nu", signs, jnp.square(delta)) for delta in of_outputs[network.depth :]]
+    return diagonals[::-1] + free

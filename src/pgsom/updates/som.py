@@ -9,7 +9,7 @@ import optax
 from jax import Array
 
 from pgsom.checks import check_choice, check_count, check_number, wrong
-from pgsom.curvature import Estimator, make_estimator
+from pgsom.curvature import Estimator, bends_down, make_estimator
 from pgsom.objective import LocalObjective
 from pgsom.updates.refresh import gradient_and_curvature, renewals, where_due
 from pgsom.updates.step_length import STEP_LENGTHS, StepLength, scale_to_kl, with_evidence
@@ -130,6 +130,8 @@ def som(
         raise wrong("bias_correction", bias_correction, "accepted are True and False")
     if shape == "negative_part" and estimator.positive_semi_definite:
         raise wrong("shape", shape, f"{estimator.name} is never negative, so this would be 0; accepted is absolute")
+    if shape == "negative_part" and bends_down(estimator):
+        raise wrong("shape", shape, f"{estimator.name} is positive where J bends down; accepted are raw, absolute, rms")
     return SecondOrderMomentum(
         beta1=check_number("beta1", beta1, at_least=0, below=1),
         beta2=check_number("beta2", beta2, at_least=0, below=1),
