@@ -18,7 +18,7 @@ class InputError(ValueError):
     """The caller's mistake. The command line prints its one line and exits with code 2."""
 
 
-class RunFailed(RuntimeError):
+class RunError(RuntimeError):
     """A run that went wrong for no fault of the caller's words. The command line prints its one line, exit code 1."""
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from pgsom import __version__
-from pgsom.checks import InputError, RunFailed, check_choice
+from pgsom.checks import InputError, RunError, check_choice
 from pgsom.cli.arguments import FLAG, Option, help_text, read_arguments
 
 # A command's module is imported when it runs. It has ``run(arguments) -> exit code``.
@@ -75,7 +75,7 @@ def _failed(program: str, error: Exception, code: int, arguments: list[str]) -> 
         traceback.print_exception(error)
         return code
     said = " ".join(str(error).split()) or "no more is known"
-    named = said if isinstance(error, RunFailed) else f"{type(error).__name__}: {said}"
+    named = said if isinstance(error, RunError) else f"{type(error).__name__}: {said}"
     _say(f"{program}: {said}" if code == 2 else f"{program}: failed: {named}")
     return code
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pgsom.runs.driver import Carried, Stand
-from pgsom.runs.files import DIGITS, Damaged, digest, inner_folder, read_checked, write
+from pgsom.runs.files import DIGITS, DamageError, digest, inner_folder, read_checked, write
 from pgsom.training import TrainState
 
 CHECKPOINTS = "checkpoints"
@@ -81,7 +81,7 @@ def read_checkpoint(entry: Entry, template: TrainState) -> Checkpoint:
     said = {name: (leaf.shape, leaf.dtype) for name, leaf in found.items()}
     expected = {name: (leaf.shape, leaf.dtype) for name, leaf in leaves.items()}
     if said != expected or about["generators"] != generators:
-        raise Damaged(f"{entry.path}: of another run or version: {_difference(said, expected)}")
+        raise DamageError(f"{entry.path}: of another run or version: {_difference(said, expected)}")
     state = _from_arrays(found, template)
     score = -math.inf if about["score"] is None else float(about["score"])
     stand = Stand(state, entry.updates, float(about["seconds"]))
@@ -117,14 +117,14 @@ def contents(entry: Entry, largest: int = LARGEST) -> tuple[dict[str, Any], dict
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
         about = json.loads(header["__metadata__"]["pgsom"])
         if about["format"] != FORMAT:
-            raise Damaged(f"{entry.path}: of format {about['format']}; this version reads format {FORMAT}")
+            raise DamageError(f"{entry.path}: of format {about['format']}; this version reads format {FORMAT}")
         if about["updates"] != entry.updates:
-            raise Damaged(f"{entry.path}: holds update {about['updates']}, its name says {entry.updates}")
+            raise DamageError(f"{entry.path}: holds update {about['updates']}, its name says {entry.updates}")
         (about["seconds"], about["compile_seconds"], about["score"], about["generators"], about["settings"])
-    except Damaged:
+    except DamageError:
         raise
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise Damaged(f"{entry.path}: not a checkpoint ({type(error).__name__}: {error})") from None
+        raise DamageError(f"{entry.path}: not a checkpoint ({type(error).__name__}: {error})") from None
     return about, arrays
 
 

@@ -20,7 +20,7 @@ LARGEST = 2**24
 """Bytes of a settings or summary file; what is larger was not written by us."""
 
 
-class Damaged(InputError):
+class DamageError(InputError):
     """A file of a run is not what was written."""
 
 
@@ -62,7 +62,7 @@ def inner_folder(run: Path, name: str, *, make: bool = False) -> Path:
     """A folder of the run itself, not a link to somewhere else."""
     folder = run / name
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise Damaged(f"{folder}: not a folder of the run; accepted is a folder, not a link")
+        raise DamageError(f"{folder}: not a folder of the run; accepted is a folder, not a link")
     if make:
         folder.mkdir(exist_ok=True)
     return folder
@@ -72,9 +72,9 @@ def read(path: Path, *, largest: int = LARGEST) -> bytes:
     """The content of an ordinary file of a plausible size."""
     status = path.lstat()
     if not stat.S_ISREG(status.st_mode):
-        raise Damaged(f"{path}: not an ordinary file")
+        raise DamageError(f"{path}: not an ordinary file")
     if status.st_size > largest:
-        raise Damaged(f"{path}: {status.st_size:,} bytes; what a run writes there has at most {largest:,}")
+        raise DamageError(f"{path}: {status.st_size:,} bytes; what a run writes there has at most {largest:,}")
     return path.read_bytes()
 
 
@@ -87,7 +87,7 @@ def read_checked(path: Path, expected: str, *, largest: int) -> bytes:
     """The content, whose checksum must begin with `expected`."""
     content = read(path, largest=largest)
     if not digest(content).startswith(expected):
-        raise Damaged(f"{path}: damaged (its checksum is not the one in its name)")
+        raise DamageError(f"{path}: damaged (its checksum is not the one in its name)")
     return content
 
 
@@ -106,12 +106,12 @@ def read_sums(run: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except ValueError:
-        raise Damaged(f"{run / SUMS}: damaged (not a list of checksums)") from None
+        raise DamageError(f"{run / SUMS}: damaged (not a list of checksums)") from None
 
 
 def read_listed(run: Path, name: str, *, largest: int = LARGEST) -> bytes:
     """The content of a file with a fixed name, which must agree with its checksum where one is listed."""
     content = read(run / name, largest=largest)
     if digest(content) != read_sums(run).get(name, digest(content)):
-        raise Damaged(f"{run / name}: damaged or changed since it was written ({SUMS} has another checksum)")
+        raise DamageError(f"{run / name}: damaged or changed since it was written ({SUMS} has another checksum)")
     return content

@@ -14,7 +14,7 @@ import jax
 
 from pgsom.checks import check_count, check_number
 from pgsom.runs.checkpoint import contents, entries
-from pgsom.runs.files import SUMS, Damaged, read, read_listed, read_sums, write, write_sums
+from pgsom.runs.files import SUMS, DamageError, read, read_listed, read_sums, write, write_sums
 from pgsom.runs.lock import Holder, living_holder
 from pgsom.runs.plan import Settings
 from pgsom.runs.rows import listed
@@ -89,13 +89,13 @@ def read_settings(run: Path) -> Written:
     """The settings, checked; if the file is damaged or missing, from the newest checkpoint that is whole."""
     try:
         return parse_settings(read_listed(run, SETTINGS), str(run / SETTINGS))
-    except (Damaged, FileNotFoundError) as error:
+    except (DamageError, FileNotFoundError) as error:
         for entry in entries(run):
             try:
                 return parse_settings(str(contents(entry)[0]["settings"]).encode(), str(entry.path))
-            except (Damaged, FileNotFoundError):
+            except (DamageError, FileNotFoundError):
                 continue
-        raise Damaged(str(error)) if isinstance(error, FileNotFoundError) else error from None
+        raise DamageError(str(error)) if isinstance(error, FileNotFoundError) else error from None
 
 
 def parse_settings(content: bytes, source: str) -> Written:
@@ -104,20 +104,24 @@ def parse_settings(content: bytes, source: str) -> Written:
         text = content.decode()
         table = tomllib.loads(text)
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise Damaged(f"{source}: not valid TOML: {error}") from None
+        raise DamageError(f"{source}: not valid TOML: {error}") from None
     kinds = {"environment_options": dict, "options": dict, "policy_options": dict, "seed": int, "seeds": list}
     kinds |= {"updates": int, "rebuildable": bool, "keeping": dict, "versions": dict, "platform": dict}
     for name in [field.name for field in fields(Settings)] + ["keeping", "versions", "platform"]:
         kind = kinds.get(name, str)
         if type(table.get(name)) is not kind:
             what = "missing" if name not in table else f"{table[name]!r:.60}"
-            raise Damaged(f"{source}: {name} is {what}; accepted is {_KIND_WORDS[kind]} (is it of another version?)")
+            raise DamageError(
+                f"{source}: {name} is {what}; accepted is {_KIND_WORDS[kind]} (is it of another version?)"
+            )
     extra = {name: table.pop(name) for name in ("keeping", "versions", "platform")}
     try:
-        settings = Settings(**table | {"seeds": tuple(check_count("seeds", seed, at_least=0) for seed in table["seeds"])})
+        settings = Settings(
+            **table | {"seeds": tuple(check_count("seeds", seed, at_least=0) for seed in table["seeds"])}
+        )
         keeping = Keeping(**extra["keeping"])
     except (TypeError, ValueError) as error:
-        raise Damaged(f"{source}: {error}") from None
+        raise DamageError(f"{source}: {error}") from None
     return Written(settings, keeping, extra["versions"], extra["platform"], text)
 
 
@@ -175,7 +179,7 @@ def sealed(run: Path) -> bool:
         for name in (SETTINGS, POLICY, SUMMARY, TEXT):
             read_listed(run, name, largest=2**40)
         return sums.keys() >= {SETTINGS, POLICY, SUMMARY, TEXT}
-    except (Damaged, OSError):
+    except (DamageError, OSError):
         return False
 
 
@@ -201,12 +205,13 @@ def versions() -> dict[str, str]:
 
 def machine() -> dict[str, Any]:
     """The system, and how JAX is set up."""
+    config: Any = jax.config
     return {
         "system": platform.system(),
         "backend": jax.default_backend(),
-        "x64": bool(jax.config.jax_enable_x64),
-        "generator": str(jax.config.jax_default_prng_impl),
-        "matmul_precision": str(jax.config.jax_default_matmul_precision),
+        "x64": bool(config.jax_enable_x64),
+        "generator": str(config.jax_default_prng_impl),
+        "matmul_precision": str(config.jax_default_matmul_precision),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
     }
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pgsom.checks import RunFailed
+from pgsom.checks import RunError
 from pgsom.runs.checkpoint import Checkpoint, prune, write_checkpoint
 from pgsom.runs.driver import Carried, Chunk, Stand
 from pgsom.runs.folder import Keeping
@@ -91,7 +91,7 @@ class Recorder:
             return None
         rows, self._pending = self._pending, []
         self._last_rows = time.monotonic()
-        return self._first, Metrics(*(np.concatenate(parts, axis=1) for parts in zip(*rows, strict=True)))
+        return self._first, Metrics._make(np.concatenate(parts, axis=1) for parts in zip(*rows, strict=True))
 
     def _checkpoint(self, chunk: Chunk, carried: Carried) -> Checkpoint:
         score, self._returns = _mean(np.asarray(self._returns)), []
@@ -121,7 +121,7 @@ class Recorder:
     def _check(self) -> None:
         if isinstance(self._error, OSError):
             why = self._error.strerror or str(self._error)
-            raise RunFailed(f"{self._run} cannot be written ({why}); pgsom resume {self._run} carries on") from None
+            raise RunError(f"{self._run} cannot be written ({why}); pgsom resume {self._run} carries on") from None
         if self._error is not None:
             raise self._error
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pgsom.runs.files import DIGITS, Damaged, digest, inner_folder, read_checked, write
+from pgsom.runs.files import DIGITS, DamageError, digest, inner_folder, read_checked, write
 from pgsom.training import Metrics
 
 METRICS = "metrics"
@@ -47,7 +47,10 @@ def write_rows(run: Path, first: int, rows: Metrics, seeds: Sequence[int]) -> Pa
     import polars
 
     count = np.asarray(rows.episodes).shape[1]
-    index = {"seed": np.repeat(np.asarray(seeds), count), "update": np.tile(np.arange(first, first + count), len(seeds))}
+    index = {
+        "seed": np.repeat(np.asarray(seeds), count),
+        "update": np.tile(np.arange(first, first + count), len(seeds)),
+    }
     frame = polars.DataFrame(index | {name: np.asarray(leaf).reshape(-1) for name, leaf in rows._asdict().items()})
     buffer = io.BytesIO()
     frame.write_parquet(buffer)
@@ -70,7 +73,7 @@ def join_neighbours(run: Path, seeds: Sequence[int]) -> None:
             return
         try:
             both = [_read(part, len(seeds)) for part in (older, newer)]
-        except Damaged:
+        except DamageError:
             return
         write_rows(run, older.first, _joined(both), seeds)
         for part in (older, newer):
@@ -121,7 +124,7 @@ def _read_all(run: Path, seeds: int) -> Rows:
         for part in candidates:
             try:
                 read.append(_read(part, seeds))
-            except Damaged as error:
+            except DamageError as error:
                 damaged.append(str(error))
                 continue
             parts.append(part)
@@ -132,7 +135,7 @@ def _read_all(run: Path, seeds: int) -> Rows:
     beyond = max((part.last for part in available), default=0)
     if beyond > here and not damaged:
         damaged.append(f"{run / METRICS}: the rows of update {here:,} are missing")
-    metrics = _joined(read) if read else Metrics(*(np.zeros((seeds, 0)) for _ in NAMES))
+    metrics = _joined(read) if read else Metrics._make(np.zeros((seeds, 0)) for _ in NAMES)
     return Rows(metrics, tuple(parts), tuple(damaged))
 
 
@@ -156,22 +159,24 @@ def _read(part: Part, seeds: int) -> Metrics:
     try:
         height = int(polars.scan_parquet(io.BytesIO(content)).select(polars.len()).collect().item())
         if height != seeds * count:
-            raise Damaged(f"{part.path}: {height:,} rows; {seeds} seeds and {count:,} updates have {seeds * count:,}")
+            raise DamageError(
+                f"{part.path}: {height:,} rows; {seeds} seeds and {count:,} updates have {seeds * count:,}"
+            )
         table = polars.read_parquet(io.BytesIO(content))
     except polars.exceptions.PolarsError as error:
-        raise Damaged(f"{part.path}: not a Parquet file ({str(error).splitlines()[0]})") from None
+        raise DamageError(f"{part.path}: not a Parquet file ({str(error).splitlines()[0]})") from None
     absent = [name for name in NAMES if name not in table.columns]
     if absent:
-        raise Damaged(f"{part.path}: without {', '.join(absent)}; made by another version")
-    return Metrics(*(table[name].to_numpy().reshape(seeds, count) for name in NAMES))
+        raise DamageError(f"{part.path}: without {', '.join(absent)}; made by another version")
+    return Metrics._make(table[name].to_numpy().reshape(seeds, count) for name in NAMES)
 
 
 def _joined(parts: Sequence[Metrics]) -> Metrics:
-    return Metrics(*(np.concatenate(leaves, axis=1) for leaves in zip(*parts, strict=True)))
+    return Metrics._make(np.concatenate(leaves, axis=1) for leaves in zip(*parts, strict=True))
 
 
 def _cut(rows: Metrics, count: int) -> Metrics:
     def first(leaf: Any) -> NDArray[Any]:
         return np.asarray(leaf)[:, :count]
 
-    return Metrics(*map(first, rows))
+    return Metrics._make(map(first, rows))

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import jax
 
-from pgsom.checks import InputError, RunFailed, wrong
+from pgsom.checks import InputError, RunError, wrong
 from pgsom.runs import folder as folders
 from pgsom.runs import store
 from pgsom.runs.checkpoint import Checkpoint, Entry, entries, read_checkpoint
 from pgsom.runs.driver import Engine, Sink, Stand, drive, engine_for
-from pgsom.runs.files import Damaged, inner_folder, sweep_up
+from pgsom.runs.files import DamageError, inner_folder, sweep_up
 from pgsom.runs.folder import Keeping
 from pgsom.runs.lock import Lock
 from pgsom.runs.plan import Plan, Settings
@@ -72,7 +72,7 @@ def go_on(
         return _go_on(run, plan, settings, keeping, text, callback, sinks, notes, recorders)
     except OSError as error:
         why = error.strerror or str(error)
-        raise RunFailed(f"{run} cannot be written ({why}); pgsom resume {run} carries on") from None
+        raise RunError(f"{run} cannot be written ({why}); pgsom resume {run} carries on") from None
 
 
 def _go_on(
@@ -113,7 +113,7 @@ def _go_on(
         engine.close()
     rows = read_rows(run, len(plan.seeds))
     if not stand.updates:
-        raise RunFailed("interrupted before the first update")
+        raise RunError("interrupted before the first update")
     parts = (settings, plan.environment, plan.policy, plan.methods[0], stand.state.params, rows.metrics)
     result = Result(*parts, compiled, stand.seconds, stand.state, notes)
     store.finish(run, result, store.summary(result))
@@ -158,10 +158,10 @@ def _checkpoints(
         try:
             checkpoint = read_checkpoint(entry, first)
             if difference := _another(checkpoint, settings):
-                raise Damaged(f"{entry.path}: of another run ({difference})")
+                raise DamageError(f"{entry.path}: of another run ({difference})")
             if entry.updates > whole:
-                raise Damaged(f"{entry.path}: left aside, as rows of metrics before it are not whole")
-        except Damaged as error:
+                raise DamageError(f"{entry.path}: left aside, as rows of metrics before it are not whole")
+        except DamageError as error:
             useless[entry] = str(error)
             continue
         scores[entry.path.name] = checkpoint.score

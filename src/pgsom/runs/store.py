@@ -16,7 +16,7 @@ from pgsom.policies import Policy, make_policy
 from pgsom.runs import checkpoint as checkpoints
 from pgsom.runs import folder as folders
 from pgsom.runs.driver import Stand
-from pgsom.runs.files import Damaged, inner_folder, read_listed, read_sums, sweep_up, write
+from pgsom.runs.files import SUMS, DamageError, inner_folder, read_listed, read_sums, sweep_up, write
 from pgsom.runs.folder import FINISHED, INTERRUPTED, POLICY, SETTINGS, SUMMARY, Keeping, to_json, versions
 from pgsom.runs.lock import Lock
 from pgsom.runs.plan import Plan, Settings, Words
@@ -44,7 +44,9 @@ def save(result: Result, folder: Path) -> Path:
                 checkpoints.write_checkpoint(folder, kept)
             finish(folder, result, summary(result))
     except OSError as error:
-        raise wrong("out", str(folder), f"cannot be written ({error.strerror}); accepted is a writable folder") from None
+        raise wrong(
+            "out", str(folder), f"cannot be written ({error.strerror}); accepted is a writable folder"
+        ) from None
     return folder
 
 
@@ -65,7 +67,7 @@ def clear(run: Path) -> None:
         for path in within.iterdir() if within.is_dir() else ():
             path.unlink()
     sweep_up(run)
-    for name in (POLICY, SUMMARY, folders.TEXT, folders.LOG, folders.SUMS, SETTINGS):
+    for name in (POLICY, SUMMARY, folders.TEXT, folders.LOG, SUMS, SETTINGS):
         (run / name).unlink(missing_ok=True)
 
 
@@ -153,19 +155,19 @@ def _policies(run: Path, policy: Policy, seeds: int, *, best: bool) -> tuple[Any
             timings = json.loads(read_listed(run, SUMMARY))
             seconds = float(timings["compile_seconds"]), float(timings["run_seconds"])
             return _fitting(arrays, "", shapes, seeds, run / POLICY), seconds, ()
-        except (Damaged, FileNotFoundError) as error:
+        except (DamageError, FileNotFoundError) as error:
             notes.append(str(error))
     for entry, about, arrays in _readable(run, notes, best=best):
         try:
             params = _fitting(arrays, "state.params.", shapes, seeds, entry.path)
-        except Damaged as error:
+        except DamageError as error:
             notes.append(str(error))
             continue
         if notes:
             notes.append(f"the policies are those after update {entry.updates:,}")
         return params, (float(about["compile_seconds"]), float(about["seconds"])), tuple(notes)
     why = "; ".join(notes) or f"{run}: no policies yet; accepted once the run has its first checkpoint"
-    raise Damaged(why)
+    raise DamageError(why)
 
 
 def _readable(run: Path, notes: list[str], *, best: bool) -> Iterator[tuple[checkpoints.Entry, Words, Words]]:
@@ -177,7 +179,7 @@ def _readable(run: Path, notes: list[str], *, best: bool) -> Iterator[tuple[chec
         except FileNotFoundError:
             # Made superfluous by a newer one since it was listed.
             continue
-        except Damaged as error:
+        except DamageError as error:
             notes.append(str(error))
             continue
         if not best:
@@ -193,7 +195,7 @@ def _fitting(arrays: Words, prefix: str, shapes: Any, seeds: int, source: Path) 
     for name, leaf in leaves.items():
         if leaf is None or leaf.shape != wanted[name]:
             what = "missing" if leaf is None else f"of shape {leaf.shape}"
-            raise Damaged(f"{source}: {name or 'the policy'} is {what}; the run's policy has {wanted[name]}")
+            raise DamageError(f"{source}: {name or 'the policy'} is {what}; the run's policy has {wanted[name]}")
     return jax.tree.unflatten(jax.tree.structure(shapes), list(leaves.values()))
 
 
@@ -204,7 +206,7 @@ def _arrays(content: bytes, source: Path) -> Words:
     try:
         return dict(safetensors.numpy.load(content))
     except (safetensors.SafetensorError, ValueError, KeyError) as error:
-        raise Damaged(f"{source}: not a safetensors file ({error})") from None
+        raise DamageError(f"{source}: not a safetensors file ({error})") from None
 
 
 def _whole_rows(run: Path, seeds: int) -> Rows:
@@ -220,7 +222,7 @@ def _whole_rows(run: Path, seeds: int) -> Rows:
         # Somebody may just have taken the run up again from an earlier update.
         time.sleep(0.05 * (attempt + 1))
     why = "; ".join(rows.damaged) or f"{run / METRICS}: the rows of update {here:,} are missing"
-    raise Damaged(f"{why}; pgsom resume {run} makes them anew")
+    raise DamageError(f"{why}; pgsom resume {run} makes them anew")
 
 
 def _named(tree: Any) -> list[tuple[str, Any]]:
