@@ -1,5 +1,6 @@
 """Runs to and from their folders: `save`, `load`, and what is written when a run ends."""
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from pgsom.checks import check_choice, wrong
+from pgsom.checks import InputError, check_choice, wrong
 from pgsom.environments import make
 from pgsom.methods import make_method
 from pgsom.policies import Policy, make_policy
@@ -58,6 +59,13 @@ def finish(run: Path, result: Result, said: dict[str, Any]) -> None:
     write(run / POLICY, safetensors.numpy.save(leaves))
     folders.write_summary(run, said, report_text(said))
     folders.seal(run)
+
+
+def renew_summary(run: Path, said: dict[str, Any]) -> None:
+    """Write another summary over that of a run which has ended, unless somebody has taken it up again."""
+    with contextlib.suppress(InputError), Lock(run):
+        folders.write_summary(run, said, report_text(said))
+        folders.seal(run)
 
 
 def clear(run: Path) -> None:
