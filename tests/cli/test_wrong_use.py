@@ -269,5 +269,5 @@ def test_the_folder_for_the_run_cannot_be_written(
 def test_a_finished_run_is_in_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "settings.toml").touch()
     said = error_line(capsys, ["train", "--out", str(tmp_path)])
-    expected = "a finished run is there; accepted with --overwrite, or another folder"
+    expected = "a run is there; accepted with --resume auto, with --overwrite, or another folder"
     assert said == f"pgsom train: out={str(tmp_path)!r}: {expected}"
