@@ -71,7 +71,19 @@ if TYPE_CHECKING:
     from pgsom.runs import Progress, Result, load, resume, sweep, train
     from pgsom.schemes import EULER, HEUN, MIDPOINT, RALSTON, RK4, Scheme, make_scheme, paper_alpha
     from pgsom.training import TrainState, init, seed_keys, step
-    from pgsom.updates import Ascent, Clipping, clip_elements, clip_norm, followed_by, from_optax, scale_by_som, som
+    from pgsom.updates import (
+        Ascent,
+        Clipping,
+        clip_elements,
+        clip_norm,
+        followed_by,
+        from_optax,
+        scale_by_ggt,
+        scale_by_shampoo,
+        scale_by_soap,
+        scale_by_som,
+        som,
+    )
 
 __version__ = "0.1.0"
 
@@ -137,6 +149,9 @@ _MODULES = {
         "clip_norm",
         "followed_by",
         "from_optax",
+        "scale_by_ggt",
+        "scale_by_shampoo",
+        "scale_by_soap",
         "scale_by_som",
         "som",
     ),

@@ -30,6 +30,14 @@ QUICK: dict[str, dict[str, Any]] = {
     "adam": {"learning_rate": 0.3},
     "npg": {"kl_radius": 0.05},
     "trpo": {"kl_radius": 0.05},
+    "kfac": {"kl_radius": 0.05},
+    "rmsprop": {"learning_rate": 0.3},
+    "adabelief": {"learning_rate": 0.3},
+    "adahessian": {"learning_rate": 0.3, "damping": 0.1},
+    "sophia": {"learning_rate": 0.3},
+    "shampoo": {"learning_rate": 0.3},
+    "soap": {"learning_rate": 0.3},
+    "ggt": {"learning_rate": 0.3},
 }
 
 

@@ -1,30 +1,37 @@
-"""``pgsom paper``: the paper's experiment in the setting that explains its Table 1, beside the printed cells."""
+"""``pgsom paper``: the paper's experiment in three protocols, its table and figures, and a verdict on every claim."""
 
 import json
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pgsom.checks import check_count, wrong
-from pgsom.cli.arguments import COUNT, FLAG, PATH, Option, help_text, read_arguments
+from pgsom.cli.arguments import COUNT, FLAG, PATH, TEXT, Option, help_text, read_arguments
 
 if TYPE_CHECKING:
+    from pgsom.experiments.study import Setup, Study
     from pgsom.experiments.table import Row
 
+PROTOCOLS = ("as-printed", "as-run", "corrected", "all")
+FEW_SEEDS = 20
+"""Up to so many, the evaluations before the last have as many episodes as the last."""
 OPTIONS = (
-    Option("seeds", COUNT, "runs of each cell; the paper has 5", 100),
+    Option("protocol", TEXT, "which setting", "all", PROTOCOLS),
+    Option("seeds", COUNT, "runs of each cell; the paper has 5", 200),
     Option("episodes", COUNT, "episodes of the last evaluation, which makes the table", 500),
-    Option("out", PATH, "folder for table and figures", "paper-results"),
-    Option("json", FLAG, "print the table as one JSON object and nothing else"),
+    Option("episodes_before", COUNT, f"episodes of the evaluations before; as many up to {FEW_SEEDS} seeds, else 50"),
+    Option("out", PATH, "folder for table, figures, report and finished parts", "paper-results"),
+    Option("fresh", FLAG, "run everything anew, whatever is finished already"),
+    Option("json", FLAG, "print one JSON object and nothing else"),
     Option("debug", FLAG, "show the traceback of a failure"),
 )
-USAGE = "pgsom paper [--seeds N] [--episodes N] [--out DIR] [--json]"
+USAGE = "pgsom paper [--protocol NAME] [--seeds N] [--out DIR] [--json]"
 SUMMARY = (
-    "The 12 cells of Table 1 (CartPole, linear policy), the Hessian rows in three readings: ours with intervals\n"
-    "beside the printed ones, figures 1 to 3, and the band in which the mean of five runs falls."
+    "The 12 cells of Table 1 (CartPole) in three protocols, each with its sources: the equations as printed, the\n"
+    "setting that explains the printed numbers, and a careful experiment. Ours with intervals beside the printed ones."
 )
+INTERRUPTED = 130
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -33,18 +40,20 @@ def run(arguments: Sequence[str]) -> int:
         print(help_text(USAGE, SUMMARY, OPTIONS))
         return 0
     given = {option.name: option.default for option in OPTIONS} | read_arguments(arguments, OPTIONS)
-    seeds, episodes = check_count("seeds", given["seeds"], at_least=2), check_count("episodes", given["episodes"])
-    folder = _writable(Path(given["out"]))
+    folder = Path(given["out"])
+    _check(given)
 
-    from pgsom.experiments import as_run
-    from pgsom.experiments.table import table
-    from pgsom.report.paper import save_figures, write_csv, write_markdown
+    from pgsom.cli.paper_progress import board
 
-    outcome = as_run.run(seeds, episodes=episodes, report=None if given["json"] else _progress())
-    rows = table(outcome)
-    write_csv(rows, folder / "table1.csv")
-    write_markdown(rows, folder / "table1.md")
-    save_figures(outcome, rows, folder)
+    shown = board(silent=bool(given["json"]))
+    try:
+        studies = _studies(given, _setup(given, folder, shown))
+    except KeyboardInterrupt:
+        shown.close()
+        print(_continue(arguments, folder), file=sys.stderr)
+        return INTERRUPTED
+    shown.close()
+    rows = _write(studies, folder)
     if given["json"]:
         print(json.dumps({"out": str(folder), "table": [row._asdict() for row in rows]}, indent=2))
     else:
@@ -52,36 +61,68 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _check(given: dict[str, Any]) -> None:
+    """What can be said before anything heavy is imported."""
+    check_count("seeds", given["seeds"], at_least=2)
+    check_count("episodes", given["episodes"])
+    if given["episodes_before"] is None:
+        given["episodes_before"] = given["episodes"] if given["seeds"] <= FEW_SEEDS else min(50, given["episodes"])
+    check_count("episodes_before", given["episodes_before"])
+    _writable(Path(given["out"]))
+
+
+def _setup(given: dict[str, Any], folder: Path, shown: Any) -> "Setup":
+    from pgsom.experiments.blocks import Lengths
+    from pgsom.experiments.study import Setup
+
+    lengths = Lengths(given["episodes"], given["episodes_before"])
+    return Setup(given["seeds"], lengths, folder / "parts", shown, fresh=bool(given["fresh"]))
+
+
+def _studies(given: dict[str, Any], setup: "Setup") -> "dict[str, Study]":
+    from pgsom.experiments.protocols import NAMES, read_protocol
+    from pgsom.experiments.study import run_study
+    from pgsom.experiments.variants import variants_of
+
+    names = NAMES if given["protocol"] == "all" else (given["protocol"],)
+    protocols = {name: read_protocol(name) for name in names}
+    return {name: run_study(protocol, variants_of(protocol), setup) for name, protocol in protocols.items()}
+
+
+def _write(studies: "dict[str, Study]", folder: Path) -> "list[Row]":
+    from pgsom.experiments.table import table
+    from pgsom.report.paper_table import write_table
+
+    rows = [row for name, study in studies.items() for row in table(name, study.trained)]
+    write_table(rows, folder / "table1")
+    return rows
+
+
 def _print(rows: "Sequence[Row]", folder: Path) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    from pgsom.report.paper import markdown_cells
+    from pgsom.report.paper_table import ALIGN, HEADER, cells, note
 
-    header, *body = markdown_cells(rows)
-    shown = Table(*header, box=box.SIMPLE_HEAD, pad_edge=False)
-    for cells in body:
-        shown.add_row(*cells)
-    Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(shown)
-    inside = sum(row.mean_is_in_band for row in rows if row.reading in ("", "none"))
-    print(f"{inside} of 12 printed means lie in the band of five runs (Hessian rows read without curvature)")
-    print(f"table and figures are in {folder}")
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 180)
+    for protocol in dict.fromkeys(row.protocol for row in rows):
+        shown = Table(title=protocol, box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
+        for name, letter in zip(HEADER[1:], ALIGN[1:], strict=True):
+            shown.add_column(name, justify="right" if letter == "r" else "left")
+        for row in rows:
+            if row.protocol == protocol:
+                shown.add_row(*cells(row)[1:])
+        console.print(shown)
+    console.print(note(rows), style="dim")
+    print(f"the table is in {folder}")
 
 
-def _progress() -> Callable[[str, int, int], None]:
-    """A line on stderr for each evaluation, at most one in five seconds."""
-    started, last = time.monotonic(), [float("-inf")]
-
-    def say(scheme: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        if now - last[0] < 5 and done < total:
-            return
-        last[0] = now
-        cells = {"euler": "REINFORCE and Hessian", "heun": "Runge-Kutta"}[scheme]
-        print(f"{now - started:6.0f} s  {cells}: evaluation {done} of {total}", file=sys.stderr, flush=True)
-
-    return say
+def _continue(arguments: Sequence[str], folder: Path) -> str:
+    """What is kept, and how to go on."""
+    kept = len(list((folder / "parts").glob("*.npz")))
+    again = " ".join(["pgsom paper", *(word for word in arguments if word != "--fresh")])
+    return f"stopped; {kept} finished parts are kept in {folder / 'parts'}, and `{again}` goes on from there"
 
 
 def _writable(folder: Path) -> Path:

@@ -1,15 +1,15 @@
 """Table 1 side by side: the printed cells, and what many seeds say of them."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pgsom.experiments.as_run import PRINTED, AsRun
+from pgsom.experiments.blocks import Trained
+from pgsom.experiments.printed import PRINTED, RUNS, Variant
 from pgsom.statistics import bootstrap_mean
 
-RUNS = 5
-"""The table's cells are over this many runs."""
 RESAMPLES = 20_000
 
 
@@ -44,18 +44,22 @@ class Row(NamedTuple):
         """The same for the standard deviation."""
         return self.five_run_std_low <= self.printed_std <= self.five_run_std_high
 
+    @property
+    def variant(self) -> Variant:
+        """Which cell, in which reading."""
+        return Variant(self.method, self.stabiliser, self.reading)
 
-def table(outcome: AsRun) -> list[Row]:
+
+def table(protocol: str, trained: Mapping[Variant, Trained]) -> list[Row]:
     """A row for each variant, from its scores at the last evaluation; the standard deviation is the population's."""
     rows = []
-    for index, variant in enumerate(outcome.variants):
-        scores = outcome.scores[index, :, -1].astype(np.float64)
+    for variant, outcome in trained.items():
+        scores = outcome.scores[:, -1].astype(np.float64)
         interval = bootstrap_mean(scores)
         means, stds = five_run_bands(scores)
-        printed = PRINTED[variant.method, variant.stabiliser]
         rows.append(
             Row(
-                "as-run",
+                protocol,
                 *variant,
                 len(scores),
                 float(interval.mean),
@@ -64,9 +68,9 @@ def table(outcome: AsRun) -> list[Row]:
                 float(interval.high),
                 *means,
                 *stds,
-                *printed,
-                float(outcome.episodes[index].mean()),
-                float(outcome.env_steps[index].mean()),
+                *PRINTED[variant.method, variant.stabiliser],
+                float(outcome.episodes[-1]),
+                float(outcome.env_steps[:, -1].mean()),
             )
         )
     return rows

@@ -6,9 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from pgsom.checks import check_choice, listed, suggestion, wrong
-from pgsom.methods.first_order import adam
+from pgsom.methods.adaptive import adahessian, ggt, shampoo, soap, sophia
+from pgsom.methods.first_order import adabelief, adam, rmsprop
 from pgsom.methods.method import Common, Method, assemble
-from pgsom.methods.natural import npg, trpo
+from pgsom.methods.natural import kfac, npg, trpo
 from pgsom.methods.paper import hessian_pg, pg_som, reinforce, runge_kutta_pg
 
 METHODS: dict[str, Callable[..., Method]] = {
@@ -19,6 +20,14 @@ METHODS: dict[str, Callable[..., Method]] = {
     "adam": adam,
     "npg": npg,
     "trpo": trpo,
+    "kfac": kfac,
+    "rmsprop": rmsprop,
+    "adabelief": adabelief,
+    "adahessian": adahessian,
+    "sophia": sophia,
+    "shampoo": shampoo,
+    "soap": soap,
+    "ggt": ggt,
 }
 
 
@@ -58,14 +67,22 @@ __all__ = [
     "METHODS",
     "Common",
     "Method",
+    "adabelief",
+    "adahessian",
     "adam",
     "assemble",
+    "ggt",
     "hessian_pg",
+    "kfac",
     "make_method",
     "method_options",
     "npg",
     "pg_som",
     "reinforce",
+    "rmsprop",
     "runge_kutta_pg",
+    "shampoo",
+    "soap",
+    "sophia",
     "trpo",
 ]
