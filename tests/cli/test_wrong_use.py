@@ -6,7 +6,7 @@ import pytest
 
 from pgsom.checks import listed
 from pgsom.cli import settings
-from pgsom.cli.main import main
+from pgsom.cli.main import COMMANDS, main
 from pgsom.curvature import ESTIMATORS, PROBED
 from pgsom.environments import names as environment_names
 from pgsom.methods import METHODS, method_options
@@ -25,8 +25,8 @@ def takers_of(option: str) -> str:
 
 # The words after `pgsom`, and the whole line. The environment is small wherever one is built before the error shows.
 COMMAND_LINES = [
-    ("", "pgsom: a command is missing; accepted are train, report, paper, list (or --help)"),
-    ("trian", "pgsom: command='trian': accepted are train, report, paper, list; did you mean 'train'?"),
+    ("", f"pgsom: a command is missing; accepted are {', '.join(COMMANDS)} (or --help)"),
+    ("trian", f"pgsom: command='trian': accepted are {', '.join(COMMANDS)}; did you mean 'train'?"),
     ("--versoin", "pgsom: option='--versoin': unknown; did you mean '--version'?"),
     ("--version=2", "pgsom: version='2': accepted is --version alone, without a value"),
     (

@@ -28,7 +28,11 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     base = tmp_path_factory.mktemp("runs")
     trained = pgsom.train("three-state", "reinforce", seeds=4, updates=6)
     other_method = {"method": "pg-som", "options": method_options("pg-som")}
-    runs = [trained, first_seeds(trained, 1, **other_method), pgsom.train("two-armed-bandit", "reinforce", seeds=2, updates=6)]
+    runs = [
+        trained,
+        first_seeds(trained, 1, **other_method),
+        pgsom.train("two-armed-bandit", "reinforce", seeds=2, updates=6),
+    ]
     return [run.save(base / f"run {index}") for index, run in enumerate(runs)]
 
 
