@@ -39,7 +39,7 @@ def _zeros(start: float, stop: float) -> Callable[[bytes], bytes]:
     return harm
 
 
-PLACES = (0.0, 0.005, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 0.999)
+PLACES = (0.0, 0.005, 0.02, 0.1, 0.25, 0.5, 0.6, 0.75, 0.9, 0.98, 0.999)
 HARMS: list[tuple[str, Callable[[bytes], bytes | None]]] = [
     ("deleted", lambda content: None),
     *[(f"cut to {share:.0%}", _cut(share)) for share in (0.0, 0.01, 0.25, 0.5, 0.9, 0.999)],
