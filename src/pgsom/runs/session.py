@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -112,8 +113,6 @@ def _go_on(
     finally:
         engine.close()
     rows = read_rows(run, len(plan.seeds))
-    if not stand.updates:
-        raise RunError("interrupted before the first update")
     parts = (settings, plan.environment, plan.policy, plan.methods[0], stand.state.params, rows.metrics)
     result = Result(*parts, compiled, stand.seconds, stand.state, notes)
     store.finish(run, result, store.summary(result))
@@ -177,11 +176,18 @@ def _another(checkpoint: Checkpoint, settings: Settings) -> str:
 
 def settings_difference(one: Settings, other: Settings) -> str:
     """The first setting in which two runs differ, their budgets apart; empty if they are one run."""
-    first, second = (folders.plain(asdict(settings)) for settings in (one, other))
-    for name in first:
-        if name != "updates" and first[name] != second[name]:
-            return f"{name} is {first[name]!r} there, {second[name]!r} here"
+    first, second = (_flat(folders.plain(asdict(settings) | {"updates": 0})) for settings in (one, other))
+    for name in first | second:
+        if first.get(name) != second.get(name):
+            there, here = (repr(found[name]) if name in found else "not given" for found in (first, second))
+            return f"{name} is {there} there, {here} here"
     return ""
+
+
+def _flat(table: dict[str, Any]) -> dict[str, Any]:
+    """Options beside what they are the options of."""
+    inner = [value for value in table.values() if isinstance(value, dict)]
+    return {name: value for part in (table, *inner) for name, value in part.items() if not isinstance(value, dict)}
 
 
 @contextlib.contextmanager

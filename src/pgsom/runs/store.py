@@ -10,17 +10,18 @@ from typing import Any
 import jax
 import numpy as np
 
-from pgsom.checks import InputError, check_choice, wrong
+from pgsom.checks import InputError, check_choice, check_known, wrong
 from pgsom.environments import make
 from pgsom.methods import make_method
 from pgsom.policies import Policy, make_policy
+from pgsom.policies.policy import policy_options
 from pgsom.runs import checkpoint as checkpoints
 from pgsom.runs import folder as folders
 from pgsom.runs.driver import Stand
 from pgsom.runs.files import SUMS, DamageError, inner_folder, read_listed, read_sums, sweep_up, write
 from pgsom.runs.folder import FINISHED, INTERRUPTED, POLICY, SETTINGS, SUMMARY, Keeping, to_json, versions
 from pgsom.runs.lock import Lock
-from pgsom.runs.plan import Plan, Settings, Words
+from pgsom.runs.plan import Plan, Settings, Words, check_widths
 from pgsom.runs.result import Result
 from pgsom.runs.rows import METRICS, Rows, read_rows, write_rows
 from pgsom.runs.words import report_text
@@ -106,7 +107,10 @@ def load(path: str | Path, *, checkpoint: str = "last") -> Result:
 def rebuilt(settings: Settings) -> Plan:
     """The plan that the settings name."""
     environment = make(settings.environment, **settings.environment_options)
-    of_policy = settings.policy_options | {"hidden": settings.hidden}
+    known = policy_options()
+    check_known("policy_options", settings.policy_options, known)
+    of_policy = known | settings.policy_options
+    of_policy["hidden"] = check_widths(of_policy["hidden"])
     policy = make_policy(settings.policy, environment, **of_policy)
     method = make_method(settings.method, **settings.options)
     return Plan(environment, policy, (method,), settings.seeds, settings.seed, settings.updates)
