@@ -122,10 +122,6 @@ def _is_array(value: Any) -> bool:
 
 def _scalar(value: Any) -> Any:
     """A NumPy or JAX number as Python's, so that it can be judged; tracers, which have no value yet, as they are."""
-    if (
-        not _is_array(value)
-        or value.shape != ()
-        or (hasattr(value, "aval") and not hasattr(value, "addressable_shards"))
-    ):
+    if not _is_array(value) or value.shape != () or any(kind.__name__ == "Tracer" for kind in type(value).__mro__):
         return value
     return value.item()

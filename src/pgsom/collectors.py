@@ -84,15 +84,9 @@ class EpisodeCollector:
         return self.plan.statistics(self.observation)
 
     def collect(self, key: Array, params: Tree, experience: Statistics) -> tuple[Rollout, Statistics]:
-        known, episodes = experience, self.plan.environments
-        raw = collect(self.environment, self.policy, params, key, episodes, seen=known.observations)
-        rollout = raw._replace(
-            observation=standardise(known.observations, raw.observation),
-            final_observation=standardise(known.observations, raw.final_observation),
-            reward_scale=scale_of(known.returns),
-        )
-        earned = raw.reward if known.returns is None else _discounted_so_far(raw.reward, self.discount)
-        return rollout, known.with_more(raw.observation, earned, raw.mask)
+        seen, episodes = experience.observations, self.plan.environments
+        raw = collect(self.environment, self.policy, params, key, episodes, seen=seen)
+        return normalised_episodes(raw, experience, self.discount)
 
     def statistics(self, experience: Statistics) -> Statistics:
         return experience
@@ -126,6 +120,17 @@ def collector_of(environment: Environment, policy: Policy, plan: Plan, discount:
     """What plays this plan in an environment in JAX."""
     kind = SegmentCollector if plan.steps else EpisodeCollector
     return kind(environment, policy, plan, discount)
+
+
+def normalised_episodes(raw: Rollout, known: Statistics, discount: Any) -> tuple[Rollout, Statistics]:
+    """Episodes as the environment gave them, played with what is `known`: as learning is given them; then known."""
+    rollout = raw._replace(
+        observation=standardise(known.observations, raw.observation),
+        final_observation=standardise(known.observations, raw.final_observation),
+        reward_scale=scale_of(known.returns),
+    )
+    earned = raw.reward if known.returns is None else _discounted_so_far(raw.reward, discount)
+    return rollout, known.with_more(raw.observation, earned, raw.mask)
 
 
 def _discounted_so_far(reward: Array, discount: Any) -> Array:

@@ -13,7 +13,7 @@ from pgsom.methods import METHODS, method_options
 from pgsom.policies.networks import ACTIVATIONS
 from pgsom.presets import preset_names
 
-ENVIRONMENTS = listed(environment_names())
+ENVIRONMENTS = f"{listed(environment_names())}, and the ids of Gymnasium"
 SECTIONS = "environments, methods, presets, estimators, schemes, baselines, shapes, policies"
 SEEDS = "accepted is a whole number, or different ones such as 0,2,5"
 

@@ -229,4 +229,18 @@ MUTATIONS = (
         "return past, total",
         "tests/exact/test_diagonals.py -k kl_and_surrogate",
     ),
+    Mutation(
+        "what a random probe adds to an estimator's variance, forgotten",
+        "experiments/moments.py",
+        "return values, off_diagonal / quantity.probes, True",
+        "return values, 0 * off_diagonal, True",
+        "tests/exact/test_theory.py -k beside_the_diagonal",
+    ),
+    Mutation(
+        "the exact values of the first step taken for those of all",
+        "experiments/listing.py",
+        "by_time[jnp.arange(rows)[:, None], state]",
+        "by_time[0 * jnp.arange(rows)[:, None], state]",
+        "tests/exact/test_theory.py -k by_hand",
+    ),
 )

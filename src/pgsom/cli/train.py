@@ -66,6 +66,7 @@ def carried_out(
     """Train, save, evaluate, and add the evaluation to what was saved."""
     from pgsom.cli.interrupt import Interrupt
     from pgsom.cli.progress import reporter
+    from pgsom.environments import EpisodeError
     from pgsom.runs import Progress, Result
 
     planned = done = 0
@@ -74,7 +75,7 @@ def carried_out(
     def leave() -> str:
         for recorder in recorders:
             recorder.close()
-        return _interrupted(command, (done, planned), out if done else None)
+        return _interrupted(command, (done, planned), out)
 
     with reporter(silent=silent) as shown:
         with Interrupt(lambda: shown.stage(STOPPING), leave) as interrupt:
@@ -88,7 +89,11 @@ def carried_out(
                     interrupt.reached()
                 return interrupt.asked
 
-            result: Result = start(callback=after_chunk, _recorders=recorders)
+            try:
+                result: Result = start(callback=after_chunk, _recorders=recorders)
+            except EpisodeError as error:
+                kept = _kept(out, done)
+                raise EpisodeError(f"{error}; the run's first {done:,} of {planned:,} updates are {kept}") from None
             planned = result.settings.updates
             outcome = Outcome(result, planned, out, interrupt.asked and result.updates < planned)
         save(outcome)
@@ -101,8 +106,11 @@ def carried_out(
 def _interrupted(command: str, updates: tuple[int, int], out: Path | None) -> str:
     done, planned = updates
     after = f"after {done:,} of {planned:,} updates" if done else "before the first updates were made"
-    kept = f"saved in {out}" if out else "not saved (no --out)" if done else "nothing to save"
-    return f"pgsom {command}: interrupted {after}; {kept}"
+    return f"pgsom {command}: interrupted {after}; {_kept(out, done)}"
+
+
+def _kept(out: Path | None, done: int) -> str:
+    return f"saved in {out}" if out and done else "not saved (no --out)" if done else "nothing to save"
 
 
 def _help(arguments: Sequence[str]) -> str:

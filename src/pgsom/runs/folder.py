@@ -167,6 +167,13 @@ def write_summary(run: Path, summary: Mapping[str, Any], text: str) -> None:
     write(run / TEXT, text.encode())
 
 
+def mark_failed(run: Path, why: str) -> None:
+    """Let the summary say that the run went wrong."""
+    said = standing(run).summary | {"state": FAILED, "error": why}
+    write(run / SUMMARY, to_json(said).encode() + b"\n")
+    log(run, f"failed: {why}")
+
+
 def seal(run: Path) -> None:
     """List the checksums of all files with fixed names: the run is whole."""
     write_sums(run, tuple(name for name in (SETTINGS, POLICY, SUMMARY, TEXT) if (run / name).is_file()))

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from pgsom.checks import check_count, wrong
-from pgsom.environments import Environment
+from pgsom.environments import Environment, HostEnvironment, Task
 from pgsom.methods import Method, method_options
 from pgsom.policies import Policy
 from pgsom.policies.policy import policy_options
@@ -52,7 +52,7 @@ class Settings:
 class Plan:
     """Members of one structure: every method over every seed, method-major, and how many updates each is to make."""
 
-    environment: Environment
+    environment: Environment | HostEnvironment
     policy: Policy
     methods: tuple[Method, ...]
     seeds: tuple[int, ...]
@@ -62,7 +62,7 @@ class Plan:
 
 def described(
     plan: Plan,
-    environment: tuple[str | Environment, Mapping[str, Any]],
+    environment: tuple[Any, Mapping[str, Any]],
     policy: tuple[str | Policy | None, Mapping[str, Any]],
     written: tuple[str, Mapping[str, Any] | None],
 ) -> Settings:
@@ -108,7 +108,7 @@ def can_be_written(value: Any) -> bool:
     return value is None or type(value) in (str, int, float, bool)
 
 
-def default_policy(environment: Environment) -> str:
+def default_policy(environment: Task) -> str:
     """A table for whole-number states, otherwise an MLP."""
     return "tabular" if environment.observation.shape == () else "mlp"
 
@@ -153,7 +153,7 @@ def check_widths(hidden: Sequence[int]) -> tuple[int, ...]:
     return tuple(check_count("hidden", width) for width in hidden)
 
 
-def _policy_name(policy: str | Policy | None, environment: Environment) -> str:
+def _policy_name(policy: str | Policy | None, environment: Task) -> str:
     if isinstance(policy, Policy):
         return repr(policy)
     return policy or default_policy(environment)

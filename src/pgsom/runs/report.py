@@ -45,12 +45,14 @@ class Report:
         elapsed = time.perf_counter() - self.started
         updates, env_steps = self._before
         steps = int(np.asarray(chunk.rows.env_steps)[:, -1].sum())
+        returns = np.asarray(chunk.rows.episode_return)
+        returns = returns[np.isfinite(returns)]
         return Progress(
             updates=chunk.last,
             total_updates=self.total,
-            episodes=int(np.asarray(chunk.rows.episodes)[0, -1]),
+            episodes=int(np.asarray(chunk.rows.episodes)[:, -1].max()),
             env_steps=steps,
-            mean_return=float(np.asarray(chunk.rows.episode_return).mean()),
+            mean_return=float(returns.mean()) if returns.size else float("nan"),
             steps_per_second=(steps - env_steps) / elapsed,
             seconds_left=elapsed / (chunk.last - updates) * (self.total - chunk.last),
             chunk=chunk.rows,

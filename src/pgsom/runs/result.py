@@ -11,7 +11,8 @@ from jax import Array
 from numpy.typing import NDArray
 
 from pgsom.checks import check_choice, check_count, wrong
-from pgsom.environments import Environment
+from pgsom.environments import Environment, HostEnvironment
+from pgsom.host_play import host_score
 from pgsom.methods import Method
 from pgsom.policies import Policy
 from pgsom.runs.plan import Settings
@@ -51,7 +52,7 @@ class Result:
     """A finished training run of one method over several seeds; arrays are [seed, update]."""
 
     settings: Settings
-    environment: Environment
+    environment: Environment | HostEnvironment
     policy_definition: Policy
     method: Method
     params: Tree
@@ -142,14 +143,14 @@ class Result:
         # A stream of its own: no key of training, whatever its root, is used again.
         root = jax.random.fold_in(jax.random.key(seed), 0x65766C)
         keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(root, np.asarray(self.seeds))
-        outcome = evaluate_program(
-            self.environment,
-            self.policy_definition,
-            self.params,
-            keys,
-            episodes=episodes,
-            deterministic=deterministic,
-        )
+        environment, policy = self.environment, self.policy_definition
+        if isinstance(environment, HostEnvironment):
+            labels = [f"seed {seed}" for seed in self.seeds]
+            outcome = host_score(environment, policy, self.params, keys, labels, episodes, deterministic=deterministic)
+        else:
+            outcome = evaluate_program(
+                environment, policy, self.params, keys, episodes=episodes, deterministic=deterministic
+            )
         return np.asarray(outcome.episode_return)
 
     def save(self, path: str | Path) -> Path:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from pgsom.checks import check_choice, check_count, wrong
-from pgsom.environments import Environment, make
+from pgsom.environments import EpisodeError, make
 from pgsom.methods import Method, make_method
 from pgsom.policies import Policy, make_policy
 from pgsom.policies.policy import policy_options
@@ -32,7 +32,7 @@ from pgsom.runs.report import Callback, Progress, Report
 from pgsom.runs.result import Result
 from pgsom.runs.session import as_it_was_set_up, begin, check_readable, go_on, held, settings_difference
 from pgsom.runs.store import rebuilt
-from pgsom.training import Metrics, TrainState
+from pgsom.training import TrainState
 
 Tree = Any
 KEEPING = Keeping()
@@ -40,7 +40,7 @@ __all__ = ["CAPACITY", "DEFAULT_EPISODES", "Callback", "Progress", "default_poli
 
 
 def train(
-    environment: str | Environment = "CartPole-v1",
+    environment: Any = "CartPole-v1",
     method: str | Method = "pg-som",
     *,
     seeds: int | Sequence[int] = 1,
@@ -147,7 +147,7 @@ def resume(
 
 
 def sweep(
-    environment: str | Environment,
+    environment: Any,
     methods: Sequence[Method],
     *,
     seeds: int | Sequence[int] = 1,
@@ -183,7 +183,7 @@ def sweep(
 class _Parts(NamedTuple):
     """Environment and policy as the caller gave them."""
 
-    environment: str | Environment
+    environment: Any
     environment_options: dict[str, Any]
     policy: str | Policy | None
     policy_options: dict[str, Any]
@@ -252,27 +252,31 @@ def _check_callback(callback: Callback | None) -> None:
 
 
 def _in_memory(plan: Plan, settings: Sequence[Settings], callback: Callback | None) -> list[Result]:
-    """Run the plan and keep nothing on disk."""
-    state, metrics, compiled, ran = _run(plan, callback)
-    results = []
-    for place, (method, words) in enumerate(zip(plan.methods, settings, strict=True)):
-        own, rows = (_part(tree, place, len(plan.seeds)) for tree in (state, metrics))
-        results.append(Result(words, plan.environment, plan.policy, method, own.params, rows, compiled, ran, own))
-    return results
-
-
-def _run(plan: Plan, callback: Callback | None) -> tuple[TrainState, Metrics, float, float]:
-    """The members' last state, their metrics, and the seconds spent compiling and running."""
+    """Run the plan and keep nothing on disk. What ends it early carries the results there are."""
     started = time.perf_counter()
     engine = engine_for(plan)
     state = engine.start()
     engine.advance(state, 0)
     compiled = time.perf_counter() - started
-    memory = Memory()
-    report = Report(plan.updates, callback)
-    stand = drive(engine, Stand(state, 0, 0.0), plan.updates, [memory], stop=report)
-    engine.close()
-    return stand.state, memory.metrics(), compiled, time.perf_counter() - report.started
+    memory, report = Memory(), Report(plan.updates, callback)
+
+    def results(state: TrainState) -> list[Result]:
+        ran, rows = time.perf_counter() - report.started, memory.metrics()
+        found = []
+        for place, (method, words) in enumerate(zip(plan.methods, settings, strict=True)):
+            own, metrics = (_part(tree, place, len(plan.seeds)) for tree in (state, rows))
+            parts = (words, plan.environment, plan.policy, method, own.params, metrics)
+            found.append(Result(*parts, compiled, ran, own))
+        return found
+
+    try:
+        return results(drive(engine, Stand(state, 0, 0.0), plan.updates, [memory], stop=report).state)
+    except EpisodeError as error:
+        if memory.last is not None:
+            error.results = tuple(results(memory.last.state))
+        raise
+    finally:
+        engine.close()
 
 
 def _part(tree: Tree, place: int, seeds: int) -> Any:

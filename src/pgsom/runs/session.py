@@ -107,6 +107,10 @@ def _go_on(
         try:
             every = keeping.updates or None
             stand = drive(engine, stand, plan.updates, [recorder, *sinks], stop=report, every=every)
+        except Exception as error:
+            recorder.close()
+            folders.mark_failed(run, f"{type(error).__name__}: {error}")
+            raise
         finally:
             # Whatever ended it, what there is is kept.
             recorder.close()

@@ -19,7 +19,7 @@ from pgsom.runs import checkpoint as checkpoints
 from pgsom.runs import folder as folders
 from pgsom.runs.driver import Stand
 from pgsom.runs.files import SUMS, DamageError, inner_folder, read_listed, read_sums, sweep_up, write
-from pgsom.runs.folder import FINISHED, INTERRUPTED, POLICY, SETTINGS, SUMMARY, Keeping, to_json, versions
+from pgsom.runs.folder import FAILED, FINISHED, INTERRUPTED, POLICY, SETTINGS, SUMMARY, Keeping, to_json, versions
 from pgsom.runs.lock import Lock
 from pgsom.runs.plan import Plan, Settings, Words, check_widths
 from pgsom.runs.result import Result
@@ -118,11 +118,10 @@ def rebuilt(settings: Settings) -> Plan:
 
 def summary(result: Result) -> dict[str, Any]:
     """The run in a few numbers, JSON-ready; what `pgsom train --json` prints."""
-    from pgsom.statistics import bootstrap_mean
-
-    final = bootstrap_mean(result.final_returns())
+    final = result.final
+    ended = FAILED if result.frozen.all() else INTERRUPTED
     return {
-        "state": FINISHED if result.updates >= result.settings.updates else INTERRUPTED,
+        "state": FINISHED if result.updates >= result.settings.updates else ended,
         "environment": result.settings.environment,
         "method": result.settings.method,
         "policy": result.settings.policy,
@@ -135,6 +134,8 @@ def summary(result: Result) -> dict[str, Any]:
         "final_return": {"mean": float(final.mean), "low": float(final.low), "high": float(final.high)},
         "final_return_by_seed": [float(r) for r in result.final_returns()],
         "skipped_updates": [int(n) for n in result.skipped],
+        "first_failures": [failure._asdict() for failure in result.failures],
+        "frozen_seeds": [seed for seed, frozen in zip(result.seeds, result.frozen, strict=True) if frozen],
         "declined_updates": [int(n) for n in result.declined],
         "warnings": list(result.warnings),
         "notes": list(result.notes),
