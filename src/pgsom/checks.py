@@ -104,6 +104,13 @@ def check_count(argument: str, value: Any, *, at_least: int = 1, at_most: int | 
     return int(value)
 
 
+def check_flag(argument: str, value: Any) -> bool:
+    """`value` must be True or False."""
+    if not isinstance(value, bool):
+        raise wrong(argument, value, "accepted are True and False")
+    return value
+
+
 def _describe(
     noun: str, above: float | None, at_least: float | None, at_most: float | None, below: float | None
 ) -> str:

@@ -368,7 +368,7 @@ BASELINES = "none, constant, moving-average, time-step, leave-one-out"
 CURVATURES = listed(ESTIMATORS)
 REINFORCE = (
     "learning_rate, batch, discount, discounting, reduction, baseline, baseline_value, baseline_decay, entropy, "
-    "clip_norm, clip_elements, scheme, alpha, stage_data"
+    "clip_norm, clip_elements, freeze_after, scheme, alpha, stage_data"
 )
 INF, NOT_A_NUMBER = float("inf"), float("nan")
 

@@ -17,6 +17,7 @@ from pgsom.objective import observe
 from pgsom.policies import Policy
 from pgsom.rollout import Rollout
 from pgsom.updates import UpdateRule
+from pgsom.updates.update_rule import batches_of
 from tests.exact.oracle import (
     STATES,
     estimates,
@@ -138,7 +139,8 @@ def test_where_no_action_is_better_no_rule_moves(rule: UpdateRule) -> None:
     policy = tabular()
     params, rollout = random_params(policy), batch_of(STEPS, np.ones((STEPS, EPISODES)), policy)
     objective = observe(weighting(0.5, baseline=LeaveOneOutBaseline()), (), policy, params, rollout, jax.random.key(0))
-    direction, state, _ = quick_jit(rule.update)(objective, rule.init(params), params)
+    others = [objective] * (batches_of(rule) - 1)
+    direction, state, _ = quick_jit(rule.update)(objective, rule.init(params), params, *others)
     np.testing.assert_array_equal(flat(direction), 0)
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(state))
 

@@ -28,7 +28,7 @@ EXAMPLE = "example: pgsom train --env CartPole-v1 --method pg-som --seeds 8 --ep
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code; 130 if Ctrl-C ended the run early."""
+    """The exit code; 130 if Ctrl-C ended the run early, 1 if no seed could go on."""
     if {"--help", "-h"} & set(arguments):
         print(_help(arguments))
         return 0
@@ -53,6 +53,9 @@ def closed(outcome: Outcome, command: str, *, as_one_object: bool) -> int:
         print(as_json(outcome))
     else:
         print_closing(outcome)
+    if outcome.result.frozen.all():
+        print(f"pgsom {command}: failed: every seed is frozen: {outcome.result.failures[0]}", file=sys.stderr)
+        return 1
     if not outcome.interrupted:
         return 0
     updates = outcome.result.updates, outcome.planned_updates
@@ -97,7 +100,7 @@ def carried_out(
             planned = result.settings.updates
             outcome = Outcome(result, planned, out, interrupt.asked and result.updates < planned)
         save(outcome)
-        if evaluate and not outcome.interrupted:
+        if evaluate and not outcome.interrupted and not result.frozen.all():
             shown.stage("evaluating")
             outcome = _evaluated(outcome, evaluate)
     return outcome

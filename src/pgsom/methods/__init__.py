@@ -9,7 +9,20 @@ from pgsom.checks import check_choice, listed, suggestion, wrong
 from pgsom.methods.adaptive import adahessian, ggt, shampoo, soap, sophia
 from pgsom.methods.first_order import adabelief, adam, rmsprop
 from pgsom.methods.method import Common, Method, assemble
+from pgsom.methods.momentum import (
+    ha_mbpg,
+    hapg,
+    harpg,
+    is_mbpg,
+    n_harpg,
+    n_pg_igt,
+    page_pg,
+    sgdhess,
+    sharp,
+    storm_pg,
+)
 from pgsom.methods.natural import kfac, npg, trpo
+from pgsom.methods.newton import cubic_newton, hessian_free, natural_actor_critic
 from pgsom.methods.paper import hessian_pg, pg_som, reinforce, runge_kutta_pg
 
 METHODS: dict[str, Callable[..., Method]] = {
@@ -28,6 +41,19 @@ METHODS: dict[str, Callable[..., Method]] = {
     "shampoo": shampoo,
     "soap": soap,
     "ggt": ggt,
+    "hapg": hapg,
+    "sharp": sharp,
+    "harpg": harpg,
+    "n-harpg": n_harpg,
+    "storm-pg": storm_pg,
+    "page-pg": page_pg,
+    "is-mbpg": is_mbpg,
+    "ha-mbpg": ha_mbpg,
+    "sgdhess": sgdhess,
+    "n-pg-igt": n_pg_igt,
+    "hessian-free": hessian_free,
+    "cubic-newton": cubic_newton,
+    "natural-actor-critic": natural_actor_critic,
 }
 
 
@@ -71,18 +97,31 @@ __all__ = [
     "adahessian",
     "adam",
     "assemble",
+    "cubic_newton",
     "ggt",
+    "ha_mbpg",
+    "hapg",
+    "harpg",
+    "hessian_free",
     "hessian_pg",
+    "is_mbpg",
     "kfac",
     "make_method",
     "method_options",
+    "n_harpg",
+    "n_pg_igt",
+    "natural_actor_critic",
     "npg",
+    "page_pg",
     "pg_som",
     "reinforce",
     "rmsprop",
     "runge_kutta_pg",
+    "sgdhess",
     "shampoo",
+    "sharp",
     "soap",
     "sophia",
+    "storm_pg",
     "trpo",
 ]

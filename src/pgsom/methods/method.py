@@ -30,6 +30,7 @@ class Method:
     learning_rate: Any
     weighting: Weighting
     clipping: Clipping
+    freeze_after: Any
     scheme: Scheme = field(metadata={"static": True})
     stage_data: StageData = field(metadata={"static": True})
     plan: Plan = field(metadata={"static": True})
@@ -74,6 +75,8 @@ class Common:
     """largest Euclidean norm of the direction"""
     clip_elements: float = INFINITE
     """largest absolute value of an element of the direction"""
+    freeze_after: float = 20
+    """updates in a row that may fail (something in them not finite) before a seed is frozen"""
     scheme: str | Scheme | None = None
     """Runge-Kutta scheme; the method's own if not given"""
     alpha: float = 0.5
@@ -113,6 +116,7 @@ def assemble(
             norm=check_number("clip_norm", common.clip_norm, above=0, infinite=True),
             elements=check_number("clip_elements", common.clip_elements, above=0, infinite=True),
         ),
+        freeze_after=check_number("freeze_after", common.freeze_after, at_least=1, infinite=True),
         scheme=make_scheme(common.scheme or scheme, common.alpha),
         stage_data=common.stage_data,
         plan=Plan(common.batch),

@@ -16,11 +16,11 @@ class Progress(NamedTuple):
     updates: int
     total_updates: int
     episodes: int
-    """Episodes of each seed."""
+    """Episodes of each seed that goes on."""
     env_steps: int
     """Environment steps of all seeds."""
     mean_return: float
-    """Over seeds and the chunk's updates."""
+    """Over seeds and the chunk's updates, those that have a return; NaN if none has."""
     steps_per_second: float
     seconds_left: float
     chunk: Metrics

@@ -24,7 +24,8 @@ class Info(NamedTuple):
     alignment: Array
     """Cosine of the angle between direction and gradient."""
     negative_curvature: Array
-    """Share of the entries of the curvature in use that are negative; 0 for rules without curvature."""
+    """Share of the entries of the curvature in use that are negative; 0 for rules without curvature, NaN if one of
+    the entries is not finite."""
     declined: Array
     """1 if the rule found no step that it could answer for and stayed where it was, else 0."""
 
@@ -104,12 +105,13 @@ def norm(tree: Tree) -> Array:
 
 
 def share_negative(tree: Tree | None) -> Array:
-    """The share of entries below 0."""
+    """The share of entries below 0; NaN if one of them is not finite."""
     leaves = jax.tree.leaves(tree)
     if not leaves:
         return jnp.zeros(())
     negative = sum(jnp.sum(leaf < 0) for leaf in leaves)
-    return jnp.asarray(negative / sum(leaf.size for leaf in leaves), leaves[0].dtype)
+    share = jnp.asarray(negative / sum(leaf.size for leaf in leaves), leaves[0].dtype)
+    return jnp.where(all_finite(tree), share, jnp.nan)
 
 
 def all_finite(tree: Tree) -> Array:
