@@ -19,6 +19,7 @@ SUMMARY = (
 OPTIONS = (
     Option("episodes", COUNT, "new budget of each seed, what is done included"),
     Option("updates", COUNT, "the same in updates"),
+    Option("env_steps", COUNT, "the same in environment steps"),
     Option("evaluate", COUNT, "fresh episodes for each seed after training; 0: none", 100),
     Option("checkpoint_seconds", NUMBER, "from one checkpoint to the next"),
     Option("checkpoint_updates", COUNT, "the same in updates; 0: by the clock alone"),
@@ -28,7 +29,7 @@ OPTIONS = (
     Option("debug", FLAG, "show the traceback of an error"),
     Option("help", FLAG, "this text", spelled=("--help", "-h")),
 )
-OF_RESUME = ("episodes", "updates", "checkpoint_seconds", "checkpoint_updates", "keep")
+OF_RESUME = ("episodes", "updates", "env_steps", "checkpoint_seconds", "checkpoint_updates", "keep")
 
 
 def run(arguments: Sequence[str]) -> int:

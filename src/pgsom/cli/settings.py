@@ -18,7 +18,7 @@ from pgsom.presets import read_preset
 NOT_OPTIONS = ("versions", "platform", "keeping", "rebuildable")
 KEEPING = ("out", "resume", "overwrite", "checkpoint_seconds", "checkpoint_updates", "keep")
 FINISHED = "settings.toml"
-BUDGETS = {"episodes", "updates"}
+BUDGETS = {"episodes", "updates", "env_steps"}
 
 
 @dataclass(frozen=True)

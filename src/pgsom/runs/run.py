@@ -32,7 +32,7 @@ from pgsom.runs.report import Callback, Progress, Report
 from pgsom.runs.result import Result
 from pgsom.runs.session import as_it_was_set_up, begin, check_readable, go_on, held, settings_difference
 from pgsom.runs.store import rebuilt
-from pgsom.training import TrainState
+from pgsom.training import TrainState, trained
 
 Tree = Any
 KEEPING = Keeping()
@@ -46,6 +46,7 @@ def train(
     seeds: int | Sequence[int] = 1,
     episodes: int | None = None,
     updates: int | None = None,
+    env_steps: int | None = None,
     policy: str | Policy | None = None,
     hidden: Sequence[int] = (64, 64),
     activation: str = "tanh",
@@ -69,6 +70,7 @@ def train(
         seeds: how many seeds (0, 1, …), or which. Seed i is the same whatever the others.
         episodes: budget of each seed, every stage of every update counted; 500 unless `updates` is given.
         updates: budget as a number of updates, instead of `episodes`.
+        env_steps: budget as a number of environment steps, for methods whose batches are of so many ``steps``.
         policy: ``"mlp"``, ``"linear"``, ``"tabular"`` or a `Policy`; by default what suits the observations.
         hidden: widths of the hidden layers of ``"mlp"``.
         activation: activation of the hidden layers of ``"mlp"``.
@@ -88,7 +90,9 @@ def train(
     parts = _Parts(environment, dict(environment_options or {}), policy, of_policy, hidden, activation)
     made = [make_method(method, **options)]
     _check_callback(callback)
-    ((_, plan, (settings,)),) = _plans(parts, made, [described_method(method, options)], seeds, episodes, updates, seed)
+    ((_, plan, (settings,)),) = _plans(
+        parts, made, [described_method(method, options)], seeds, (episodes, updates, env_steps), seed
+    )
     if out is None:
         for name, given in (("resume", resume), ("overwrite", overwrite)):
             if given:
@@ -109,6 +113,7 @@ def resume(
     *,
     episodes: int | None = None,
     updates: int | None = None,
+    env_steps: int | None = None,
     callback: Callback | None = None,
     checkpoint_seconds: float | None = None,
     checkpoint_updates: int | None = None,
@@ -121,6 +126,7 @@ def resume(
         run: its folder.
         episodes: a new budget of each seed, the episodes so far included; by default the budget it was begun with.
         updates: the same in updates.
+        env_steps: the same in environment steps, for methods that play so many at a time.
         callback: as in `train`.
         checkpoint_seconds: from one checkpoint to the next; like the others by default as it was begun with.
         checkpoint_updates: the same in updates; 0: only by the clock.
@@ -134,15 +140,16 @@ def resume(
         written = check_readable(folder)
         with as_it_was_set_up(written):
             plan = rebuilt(written.settings)
-            if episodes is not None or updates is not None:
-                plan = replace(plan, updates=budget(plan.methods[0], episodes, updates))
+            settings = written.settings
+            if (episodes, updates, env_steps) != (None, None, None):
+                settings = replace(settings, updates=budget(plan.methods[0], episodes, updates, env_steps))
+                plan = rebuilt(settings)
             usual = written.keeping
             keeping = Keeping(
                 usual.seconds if checkpoint_seconds is None else checkpoint_seconds,
                 usual.updates if checkpoint_updates is None else checkpoint_updates,
                 usual.last if keep is None else keep,
             )
-            settings = replace(written.settings, updates=plan.updates)
             return _carry_on(folder, plan, settings, keeping, callback, recorders=_recorders)
 
 
@@ -153,6 +160,7 @@ def sweep(
     seeds: int | Sequence[int] = 1,
     episodes: int | None = None,
     updates: int | None = None,
+    env_steps: int | None = None,
     policy: str | Policy | None = None,
     hidden: Sequence[int] = (64, 64),
     activation: str = "tanh",
@@ -175,7 +183,7 @@ def sweep(
     parts = _Parts(environment, options[0], policy, options[1], hidden, activation)
     written: list[tuple[str, dict[str, Any] | None]] = [(method.name, None) for method in methods]
     results: dict[int, Result] = {}
-    for group, plan, settings in _plans(parts, methods, written, seeds, episodes, updates, seed):
+    for group, plan, settings in _plans(parts, methods, written, seeds, (episodes, updates, env_steps), seed):
         results |= dict(zip(group, _in_memory(plan, settings, callback), strict=True))
     return [results[index] for index in range(len(methods))]
 
@@ -196,8 +204,7 @@ def _plans(
     methods: Sequence[Method],
     written: Sequence[tuple[str, dict[str, Any] | None]],
     seeds: int | Sequence[int],
-    episodes: int | None,
-    updates: int | None,
+    amount: tuple[int | None, int | None, int | None],
     seed: int,
 ) -> list[tuple[list[int], Plan, list[Settings]]]:
     """For methods of one structure each: their indices, what is to be run, and that in words."""
@@ -211,8 +218,9 @@ def _plans(
     definition = make_policy(parts.policy or default_policy(env), env, **of_policy)
     found = []
     for group in same_structure(methods):
-        total = budget(methods[group[0]], episodes, updates)
-        plan = Plan(env, definition, tuple(methods[i] for i in group), chosen, seed, total)
+        total = budget(methods[group[0]], *amount)
+        planned = tuple(replace(methods[i], planned=float(total)) for i in group)
+        plan = Plan(env, definition, planned, chosen, seed, total)
         named = (parts.environment, parts.environment_options), (parts.policy, of_policy)
         found.append((group, plan, [described(plan, *named, written[i]) for i in group]))
     return found
@@ -265,7 +273,8 @@ def _in_memory(plan: Plan, settings: Sequence[Settings], callback: Callback | No
         found = []
         for place, (method, words) in enumerate(zip(plan.methods, settings, strict=True)):
             own, metrics = (_part(tree, place, len(plan.seeds)) for tree in (state, rows))
-            parts = (words, plan.environment, plan.policy, method, own.params, metrics)
+            ready, params = trained(plan.policy, plan.environment.observation, own)
+            parts = (words, plan.environment, ready, method, params, metrics)
             found.append(Result(*parts, compiled, ran, own))
         return found
 

@@ -22,7 +22,7 @@ from pgsom.runs.recorder import Recorder
 from pgsom.runs.report import Callback, Report
 from pgsom.runs.result import Result
 from pgsom.runs.rows import METRICS, cut_rows, read_rows
-from pgsom.training import TrainState
+from pgsom.training import TrainState, trained
 
 ASIDE = ".damaged"
 """Added to the name of a checkpoint that cannot be used."""
@@ -117,7 +117,8 @@ def _go_on(
     finally:
         engine.close()
     rows = read_rows(run, len(plan.seeds))
-    parts = (settings, plan.environment, plan.policy, plan.methods[0], stand.state.params, rows.metrics)
+    ready, params = trained(plan.policy, plan.environment.observation, stand.state)
+    parts = (settings, plan.environment, ready, plan.methods[0], params, rows.metrics)
     result = Result(*parts, compiled, stand.seconds, stand.state, notes)
     store.finish(run, result, store.summary(result))
     folders.log(run, f"{store.summary(result)['state']} at update {stand.updates:,} of {plan.updates:,}")

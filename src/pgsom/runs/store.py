@@ -3,7 +3,7 @@
 import contextlib
 import json
 import time
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,11 @@ import numpy as np
 from pgsom.checks import InputError, check_choice, check_known, wrong
 from pgsom.environments import make
 from pgsom.methods import make_method
-from pgsom.policies import Policy, make_policy
+from pgsom.policies import Policy, make_policy, standardised
 from pgsom.policies.policy import policy_options
 from pgsom.runs import checkpoint as checkpoints
 from pgsom.runs import folder as folders
-from pgsom.runs.driver import Stand
+from pgsom.runs.driver import Stand, engine_for
 from pgsom.runs.files import SUMS, DamageError, inner_folder, read_listed, read_sums, sweep_up, write
 from pgsom.runs.folder import FAILED, FINISHED, INTERRUPTED, POLICY, SETTINGS, SUMMARY, Keeping, to_json, versions
 from pgsom.runs.lock import Lock
@@ -25,6 +25,7 @@ from pgsom.runs.plan import Plan, Settings, Words, check_widths
 from pgsom.runs.result import Result
 from pgsom.runs.rows import METRICS, Rows, read_rows, write_rows
 from pgsom.runs.words import report_text
+from pgsom.training import trained
 
 __all__ = ["METRICS", "POLICY", "SETTINGS", "SUMMARY", "load", "rebuilt", "save", "summary", "to_json", "versions"]
 LARGEST_POLICY = 2**33
@@ -98,9 +99,9 @@ def load(path: str | Path, *, checkpoint: str = "last") -> Result:
             "path", str(path), "a part of this run was an object, not a name; its arrays can be read one by one"
         )
     plan = rebuilt(settings)
-    params, seconds, notes = _policies(run, plan.policy, len(settings.seeds), best=checkpoint == "best")
+    policy, params, seconds, notes = _policies(run, plan, best=checkpoint == "best")
     rows = _whole_rows(run, len(settings.seeds))
-    parts = (settings, plan.environment, plan.policy, plan.methods[0], params, rows.metrics)
+    parts = (settings, plan.environment, policy, plan.methods[0], params, rows.metrics)
     return Result(*parts, *seconds, notes=notes)
 
 
@@ -112,7 +113,9 @@ def rebuilt(settings: Settings) -> Plan:
     of_policy = known | settings.policy_options
     of_policy["hidden"] = check_widths(of_policy["hidden"])
     policy = make_policy(settings.policy, environment, **of_policy)
-    method = make_method(settings.method, **settings.options)
+    # TOML has lists where the methods have tuples.
+    options = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.options.items()}
+    method = replace(make_method(settings.method, **options), planned=float(settings.updates))
     return Plan(environment, policy, (method,), settings.seeds, settings.seed, settings.updates)
 
 
@@ -158,37 +161,38 @@ def beginning(settings: Settings, notes: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _policies(run: Path, policy: Policy, seeds: int, *, best: bool) -> tuple[Any, tuple[float, float], tuple[str, ...]]:
-    """Parameters [seed, …], the seconds spent compiling and running, and what was damaged on the way to them."""
+def _policies(run: Path, plan: Plan, *, best: bool) -> tuple[Policy, Any, tuple[float, float], tuple[str, ...]]:
+    """The policy and its parameters [seed, …], seconds spent compiling and running, and what was damaged on the way."""
     notes: list[str] = []
-    shapes = jax.eval_shape(policy.init, jax.random.key(0))
     if not best and POLICY in read_sums(run):
         try:
             arrays = _arrays(read_listed(run, POLICY, largest=LARGEST_POLICY), run / POLICY)
             timings = json.loads(read_listed(run, SUMMARY))
-            seconds = float(timings["compile_seconds"]), float(timings["run_seconds"])
-            return _fitting(arrays, "", shapes, seeds, run / POLICY), seconds, ()
+            policy = plan.policy
+            if plan.methods[0].plan.normalise_observations:
+                policy = standardised(policy, plan.environment.observation)
+            params = _fitting(arrays, jax.eval_shape(policy.init, jax.random.key(0)), len(plan.seeds), run / POLICY)
+            return policy, params, (float(timings["compile_seconds"]), float(timings["run_seconds"])), ()
         except (DamageError, FileNotFoundError) as error:
             notes.append(str(error))
-    for entry, about, arrays in _readable(run, notes, best=best):
-        try:
-            params = _fitting(arrays, "state.params.", shapes, seeds, entry.path)
-        except DamageError as error:
-            notes.append(str(error))
-            continue
-        if notes:
-            notes.append(f"the policies are those after update {entry.updates:,}")
-        return params, (float(about["compile_seconds"]), float(about["seconds"])), tuple(notes)
-    why = "; ".join(notes) or f"{run}: no policies yet; accepted once the run has its first checkpoint"
-    raise DamageError(why)
+    found = _newest_or_best(run, plan, notes, best=best)
+    if notes:
+        notes.append(f"the policies are those after update {found.stand.updates:,}")
+    policy, params = trained(plan.policy, plan.environment.observation, found.stand.state)
+    return policy, params, (found.compile_seconds, found.stand.seconds), tuple(notes)
 
 
-def _readable(run: Path, notes: list[str], *, best: bool) -> Iterator[tuple[checkpoints.Entry, Words, Words]]:
-    """Checkpoints that are whole, the newest or the best first."""
-    found = []
+def _newest_or_best(run: Path, plan: Plan, notes: list[str], *, best: bool) -> checkpoints.Checkpoint:
+    """A checkpoint that is whole."""
+    engine = engine_for(plan)
+    try:
+        template = engine.start()
+    finally:
+        engine.close()
+    found: list[checkpoints.Checkpoint] = []
     for entry in checkpoints.entries(run):
         try:
-            found.append((entry, *checkpoints.contents(entry)))
+            found.append(checkpoints.read_checkpoint(entry, template))
         except FileNotFoundError:
             # Made superfluous by a newer one since it was listed.
             continue
@@ -196,15 +200,17 @@ def _readable(run: Path, notes: list[str], *, best: bool) -> Iterator[tuple[chec
             notes.append(str(error))
             continue
         if not best:
-            yield found[-1]
-    if best:
-        yield from sorted(found, key=lambda one: -np.inf if one[1]["score"] is None else one[1]["score"], reverse=True)
+            break
+    if not found:
+        why = "; ".join(notes) or f"{run}: no policies yet; accepted once the run has its first checkpoint"
+        raise DamageError(why)
+    return max(found, key=lambda checkpoint: checkpoint.score)
 
 
-def _fitting(arrays: Words, prefix: str, shapes: Any, seeds: int, source: Path) -> Any:
+def _fitting(arrays: Words, shapes: Any, seeds: int, source: Path) -> Any:
     """Parameters of these shapes with an axis of seeds in front."""
     wanted = {name: (seeds, *leaf.shape) for name, leaf in _named(shapes)}
-    leaves = {name: arrays.get((prefix + name).rstrip(".")) for name in wanted}
+    leaves = {name: arrays.get(name) for name in wanted}
     for name, leaf in leaves.items():
         if leaf is None or leaf.shape != wanted[name]:
             what = "missing" if leaf is None else f"of shape {leaf.shape}"
