@@ -16,6 +16,7 @@ from pgsom.cli.arguments import FLAG, Option, help_text, read_arguments
 COMMANDS = {
     "train": ("pgsom.cli.train", "train policies on an environment, several seeds side by side"),
     "report": ("pgsom.cli.report", "one interactive page of saved runs"),
+    "diagnose": ("pgsom.cli.diagnose", "how well the method of a saved run sees, and what its next step gains"),
     "paper": ("pgsom.cli.paper", "the paper's experiment, beside its printed table"),
     "theory": ("pgsom.cli.theory", "the paper's lemmas and every estimator on finite MDPs, exactly"),
     "list": ("pgsom.cli.listing", "environments, methods, estimators, schemes and the rest, one line each"),
