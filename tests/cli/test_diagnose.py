@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+import pgsom
 from pgsom.cli.main import main
+from pgsom.experiments.diagnosis import Effort
 from pgsom.report.diagnosis import MEANINGS, blocks, read
 from tests.cli.conftest import Trained
 
@@ -38,6 +40,19 @@ def test_a_saved_run_is_diagnosed_and_the_page_shows_it(folder: Path, capsys: py
     assert main(["report", str(folder), "--out", str(page)]) == 0
     written = page.read_text()
     assert 'id="diagnosis"' in written and MEANINGS["hessian_smallest"] in written and "seed 1" in written
+
+
+def test_a_callback_diagnoses_what_is_trained_there() -> None:
+    """Its last diagnosis is that of the finished run: the same parameters, the same averages of the rule."""
+    effort = Effort(4, 8, 3)
+    watch = pgsom.Diagnosing(every=5, seeds=2, effort=effort)
+    result = pgsom.train("three-state", "reinforce", seeds=2, updates=10, callback=watch)
+    assert [(updates, one.seed) for updates, one in watch.found][-2:] == [(10, 0), (10, 1)]
+    assert all(updates >= 5 for updates, _ in watch.found)
+    for (_, seen), ended in zip(watch.found[-2:], pgsom.diagnose(result, effort=effort), strict=True):
+        assert seen._replace(hessian=None, fisher=None) == ended._replace(hessian=None, fisher=None)
+    with pytest.raises(pgsom.InputError, match="every=0"):
+        pgsom.Diagnosing(every=0)
 
 
 def test_numbers_for_people(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,7 +44,8 @@ def run(arguments: Sequence[str]) -> int:
     out = folder if given["out"] is None else _folder(Path(given["out"]))
 
     from pgsom.curvature import ESTIMATORS
-    from pgsom.experiments.diagnosis import Effort, diagnose
+    from pgsom.experiments.diagnosing import diagnose
+    from pgsom.experiments.diagnosis import Effort
     from pgsom.report import diagnosis
     from pgsom.runs import load
     from pgsom.runs.store import to_json

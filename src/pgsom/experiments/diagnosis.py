@@ -13,7 +13,6 @@ from there (rule, scheme, clipping and learning rate included):
 J is the return with the method's discount, its gradient and Hessian the unbiased ones (the lemma's discounting).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -35,7 +34,6 @@ from pgsom.objective import LocalObjective, Weighting, observe
 from pgsom.policies import Policy
 from pgsom.returns import returns_to_go
 from pgsom.rollout import collect
-from pgsom.runs import Result
 from pgsom.training import TrainState, collector_for, init, step
 
 Tree = Any
@@ -177,35 +175,6 @@ def diagnose_at(
         hessian=spectrum(objective, CausalHessian(), effort.steps),
         fisher=spectrum(objective, Fisher(), effort.steps),
     )
-
-
-def diagnose(
-    result: Result,
-    *,
-    seeds: Sequence[int] | None = None,
-    curvature: str | Estimator | None = None,
-    effort: Effort = DEFAULT_EFFORT,
-) -> list[Diagnosis]:
-    """How well the method sees where a run ended, and whether its next step does what it promises.
-
-    Args:
-        result: from `pgsom.train`, or `pgsom.load` of a saved run.
-        seeds: which of the run's; all by default.
-        curvature: whose diagonal is judged; the method's own by default, the causal Hessian's if it has none.
-        effort: how many batches, episodes and Lanczos steps.
-    """
-    chosen = result.seeds if seeds is None else tuple(seeds)
-    found = []
-    for seed in chosen:
-        if seed not in result.seeds:
-            raise wrong("seed", seed, f"accepted are the trained seeds {', '.join(map(str, result.seeds))}")
-        place = result.seeds.index(seed)
-        params, state = (
-            jax.tree.map(lambda leaf, place=place: leaf[place], tree) for tree in (result.params, result.state)
-        )
-        parts = (result.environment, result.policy_definition, result.method)
-        found.append(diagnose_at(*parts, params, state=state, seed=seed, curvature=curvature, effort=effort))
-    return found
 
 
 def spectrum(objective: LocalObjective, estimator: Estimator, steps: int) -> Spectrum:
