@@ -40,7 +40,7 @@ def diagnose(
 
 
 class Diagnosing:
-    """A callback of `pgsom.train`: a diagnosis whenever `every` more updates have been made and at the end, kept in `found`.
+    """A callback of `pgsom.train`: a diagnosis after every `every` updates or so, and at the end, kept in `found`.
 
     ::
 
