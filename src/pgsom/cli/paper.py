@@ -82,11 +82,14 @@ def _setup(given: dict[str, Any], folder: Path, shown: Any) -> "Setup":
 def _studies(given: dict[str, Any], setup: "Setup") -> "dict[str, Study]":
     from pgsom.experiments.protocols import NAMES, read_protocol
     from pgsom.experiments.study import run_study
-    from pgsom.experiments.variants import variants_of
+    from pgsom.experiments.variants import others_of, variants_of
 
     names = NAMES if given["protocol"] == "all" else (given["protocol"],)
     protocols = {name: read_protocol(name) for name in names}
-    return {name: run_study(protocol, variants_of(protocol), setup) for name, protocol in protocols.items()}
+    return {
+        name: run_study(protocol, (*variants_of(protocol), *others_of(protocol)), setup)
+        for name, protocol in protocols.items()
+    }
 
 
 def _write(studies: "dict[str, Study]", folder: Path) -> "list[Row]":
