@@ -32,7 +32,7 @@ class Number(NamedTuple):
 
     def text(self, digits: int = 3) -> str:
         """As in a table."""
-        if self.low == self.high == self.value:
+        if math.isnan(self.value) or self.low == self.high == self.value:
             return _plain(self.value, digits)
         return f"{_plain(self.value, digits)} [{_plain(self.low, digits)}, {_plain(self.high, digits)}]"
 
