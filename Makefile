@@ -6,7 +6,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help test lint browser learn results tuning mutants bench peers paper reproduction requirements clean .venv
+.PHONY: help test lint browser learn results theory tuning mutants bench peers paper reproduction requirements clean .venv
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z.]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -33,6 +33,9 @@ learn: .venv/package  ## the learning tests (slow)
 
 results: .venv/package  ## train every preset over 32 seeds and write docs/results.md (slow)
 	$(BIN)/python -m benchmarks.learning
+
+theory: .venv/package  ## exact numbers of the lemmas and the estimators, and docs/theory.md
+	$(BIN)/python -m benchmarks.theory
 
 tuning: .venv/package  ## search the numbers of the presets and write docs/tuning.md (slow)
 	$(BIN)/python -m benchmarks.tuning

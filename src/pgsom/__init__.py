@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         TimeStepBaseline,
     )
     from pgsom.checks import InputError
+    from pgsom.critic import Critic, make_critic
     from pgsom.curvature import (
         CausalHessian,
         DecayedCausal,
@@ -61,17 +62,31 @@ if TYPE_CHECKING:
         MultiCategorical,
         Policy,
         TanhGaussian,
+        equinox_network,
         linear_logistic,
         make_policy,
+        nnx_network,
         policy_from_functions,
         tabular_softmax,
     )
     from pgsom.presets import preset
     from pgsom.rollout import Rollout, collect, score
-    from pgsom.runs import Progress, Result, load, sweep, train
+    from pgsom.runs import Progress, Result, load, resume, sweep, train
     from pgsom.schemes import EULER, HEUN, MIDPOINT, RALSTON, RK4, Scheme, make_scheme, paper_alpha
     from pgsom.training import TrainState, init, seed_keys, step
-    from pgsom.updates import Ascent, Clipping, clip_elements, clip_norm, followed_by, from_optax, scale_by_som, som
+    from pgsom.updates import (
+        Ascent,
+        Clipping,
+        clip_elements,
+        clip_norm,
+        followed_by,
+        from_optax,
+        scale_by_ggt,
+        scale_by_shampoo,
+        scale_by_soap,
+        scale_by_som,
+        som,
+    )
 
 __version__ = "0.1.0"
 
@@ -100,6 +115,8 @@ _MODULES = {
         "TanhGaussian",
         "linear_logistic",
         "make_policy",
+        "equinox_network",
+        "nnx_network",
         "policy_from_functions",
         "tabular_softmax",
     ),
@@ -111,6 +128,7 @@ _MODULES = {
         "NoBaseline",
         "TimeStepBaseline",
     ),
+    "pgsom.critic": ("Critic", "make_critic"),
     "pgsom.objective": ("LocalObjective", "Weighting", "observe"),
     "pgsom.curvature": (
         "CausalHessian",
@@ -137,6 +155,9 @@ _MODULES = {
         "clip_norm",
         "followed_by",
         "from_optax",
+        "scale_by_ggt",
+        "scale_by_shampoo",
+        "scale_by_soap",
         "scale_by_som",
         "som",
     ),
@@ -154,7 +175,7 @@ _MODULES = {
     ),
     "pgsom.presets": ("preset",),
     "pgsom.training": ("TrainState", "init", "seed_keys", "step"),
-    "pgsom.runs": ("Progress", "Result", "load", "sweep", "train"),
+    "pgsom.runs": ("Progress", "Result", "load", "resume", "sweep", "train"),
 }
 _RENAMED = {
     "make_environment": ("pgsom.environments", "make"),

@@ -5,6 +5,9 @@ from typing import NamedTuple
 EXPECTATIONS = "tests/exact/test_expectations.py"
 NATURAL = "tests/exact/test_natural_gradient.py"
 MOMENTUM = "tests/exact/test_second_order_momentum.py"
+NEWTON = "tests/exact/test_newton.py"
+RECURSIVE = "tests/exact/test_recursive_momentum.py"
+NUMBERS = "tests/faults/test_numbers_that_go_wrong.py"
 UNBIASED = f"{EXPECTATIONS} -k unbiased_for_a_table"
 
 
@@ -67,6 +70,41 @@ MUTATIONS = (
         "h = jnp.square(first) * (h @ jnp.square(weight).T) + second * (gradient_signals[index + 1] @ weight.T)",
         "h = jnp.square(first) * (h @ jnp.square(weight).T)",
         "tests/exact/test_estimators.py -k becker",
+    ),
+    Mutation(
+        "a root of the second moments for each array, not for each axis",
+        "updates/shampoo.py",
+        "inverse_root(matrix, 2 * len(sides), damping)",
+        "inverse_root(matrix, 2, damping)",
+        "tests/exact/test_adaptive_rules.py -k shampoo",
+    ),
+    Mutation(
+        "SOAP's squares gathered in the wrong basis",
+        "updates/soap.py",
+        "jax.tree.map(jnp.square, _rotated(gradients, bases, there=True))",
+        "jax.tree.map(jnp.square, _rotated(gradients, state.bases, there=True))",
+        "tests/exact/test_adaptive_rules.py -k soap",
+    ),
+    Mutation(
+        "GGT's share of the oldest gradient",
+        "updates/ggt.py",
+        "V @ (V[0] /",
+        "V @ (V[-1] /",
+        "tests/exact/test_adaptive_rules.py -k ggt",
+    ),
+    Mutation(
+        "Sophia takes every curvature as it is",
+        "updates/sophia.py",
+        "down = curvature if bends_down(self.curvature) else",
+        "down = curvature if not bends_down(self.curvature) else",
+        "tests/exact/test_adaptive_rules.py -k sophia",
+    ),
+    Mutation(
+        "K-FAC's damping shared out the wrong way",
+        "updates/kfac.py",
+        "inverse(_add(A, pi * root)) @ stacked @ inverse(_add(G, root / pi))",
+        "inverse(_add(A, root / pi)) @ stacked @ inverse(_add(G, pi * root))",
+        "tests/exact/test_kfac.py -k factored_damping",
     ),
     Mutation(
         "bias correction one update late",
@@ -132,6 +170,27 @@ MUTATIONS = (
         "tests/contracts/test_training.py -k left_out_and_counted",
     ),
     Mutation(
+        "a frozen seed plays on",
+        "training.py",
+        "after = jax.tree.map(partial(jnp.where, frozen), state, after)",
+        "after = jax.tree.map(partial(jnp.where, frozen & ~frozen), state, after)",
+        f"{NUMBERS} -k keeps_failing",
+    ),
+    Mutation(
+        "failures counted, but not in a row",
+        "training.py",
+        "jnp.where(fine, 0, state.failures + 1)",
+        "jnp.where(fine, state.failures, state.failures + 1)",
+        f"{NUMBERS} -k success_in_between",
+    ),
+    Mutation(
+        "a curvature that is not finite gets by",
+        "updates/update_rule.py",
+        "jnp.where(all_finite(tree), share, jnp.nan)",
+        "share",
+        f"{NUMBERS} -k curvature",
+    ),
+    Mutation(
         "the derivative of tanh with the wrong sign of x",
         "policies/distributions/gaussian.py",
         "2 * (math.log(2) - x - jax.nn.softplus(-2 * x))",
@@ -193,5 +252,68 @@ MUTATIONS = (
         "return past + log_ratio.sum(axis=0), total",
         "return past, total",
         "tests/exact/test_diagonals.py -k kl_and_surrogate",
+    ),
+    Mutation(
+        "what a random probe adds to an estimator's variance, forgotten",
+        "experiments/moments.py",
+        "return values, off_diagonal / quantity.probes, True",
+        "return values, 0 * off_diagonal, True",
+        "tests/exact/test_theory.py -k beside_the_diagonal",
+    ),
+    Mutation(
+        "the exact values of the first step taken for those of all",
+        "experiments/listing.py",
+        "by_time[jnp.arange(rows)[:, None], state]",
+        "by_time[0 * jnp.arange(rows)[:, None], state]",
+        "tests/exact/test_theory.py -k by_hand",
+    ),
+    Mutation(
+        "the script's entropy value with the other sign",
+        "experiments/as_run.py",
+        "return -jnp.sum(weights * jnp.exp(log_prob) * log_prob)",
+        "return jnp.sum(weights * jnp.exp(log_prob) * log_prob)",
+        "tests/exact/test_as_run_slowly.py -k heun",
+    ),
+    Mutation(
+        "the Hessian product taken at the iterate, not on the way to it",
+        "updates/hessian_momentum.py",
+        "self.curvature.product(on_the_way, ",
+        "self.curvature.product(objective, ",
+        f"{RECURSIVE} -k random_point",
+    ),
+    Mutation(
+        "what is subtracted is the gradient at the iterate itself",
+        "updates/storm.py",
+        "gradient_there(objective, state.previous, self.largest_ratio)",
+        "gradient_there(objective, params, self.largest_ratio)",
+        f"{RECURSIVE} -k importance_weighted",
+    ),
+    Mutation(
+        "transport asks too near",
+        "updates/transport.py",
+        "scaled((1 - alpha) / alpha, ",
+        "scaled(1 - alpha, ",
+        f"{RECURSIVE} -k transport",
+    ),
+    Mutation(
+        "the Hessian's own sign where conjugate gradients need the other",
+        "updates/hessian_free.py",
+        "jax.tree.map(jnp.negative, image)",
+        "image",
+        f"{NEWTON} -k dense_damped_solve",
+    ),
+    Mutation(
+        "the hard case of the cubic model left out",
+        "updates/cubic.py",
+        "jnp.where(hard, tau, 0) * u",
+        "0 * u",
+        f"{NEWTON} -k secular",
+    ),
+    Mutation(
+        "the critic's weights without the features of the state",
+        "updates/natural_actor_critic.py",
+        "weights = e * (along + phi @ v)",
+        "weights = e * along",
+        f"{NEWTON} -k least_squares",
     ),
 )

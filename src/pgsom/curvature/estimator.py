@@ -32,8 +32,10 @@ class Estimator(Protocol):
         """Whether its expectation differs from ∇²J under the lemma's discounting (or from its diagonal)."""
         ...
 
-    positive_semi_definite: ClassVar[bool]
-    """Whether no eigenvalue (no diagonal entry) is ever negative."""
+    @property
+    def positive_semi_definite(self) -> bool:
+        """Whether no eigenvalue (no diagonal entry) is ever negative."""
+        ...
 
     def diagonal(self, objective: LocalObjective) -> Fold:
         """The diagonal, as a fold so that it can share a pass with the gradient."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         enumerate_trajectories,
         trajectory_probabilities,
     )
-    from pgsom.environments.environment import Box, Discrete, Environment, MultiBinary, MultiDiscrete, Spec, Step
+    from pgsom.environments.environment import Box, Discrete, Environment, MultiBinary, MultiDiscrete, Spec, Step, Task
     from pgsom.environments.exact import (
         exact_gradient,
         exact_hessian,
@@ -40,24 +40,33 @@ if TYPE_CHECKING:
     )
     from pgsom.environments.finite_mdp import FiniteMDP, FiniteState
     from pgsom.environments.flattening import Flattened, flattened
+    from pgsom.environments.gymnasium_adapter import GymnasiumEnvironment, GymnasiumVector, gymnasium_environment
     from pgsom.environments.gymnax_adapter import GymnaxEnvironment
+    from pgsom.environments.host import Copies, EpisodeError, HostEnvironment, HostStep
     from pgsom.environments.linear_quadratic import LinearQuadratic, double_integrator
 
 __all__ = [
     "Box",
+    "Copies",
     "Discrete",
     "Enumeration",
     "Environment",
+    "EpisodeError",
     "FiniteMDP",
     "FiniteState",
     "Flattened",
+    "GymnasiumEnvironment",
+    "GymnasiumVector",
     "GymnaxEnvironment",
+    "HostEnvironment",
+    "HostStep",
     "LinearGaussian",
     "LinearQuadratic",
     "MultiBinary",
     "MultiDiscrete",
     "Spec",
     "Step",
+    "Task",
     "available",
     "best_gain",
     "chain",
@@ -76,6 +85,7 @@ __all__ = [
     "exact_return",
     "exact_values",
     "flattened",
+    "gymnasium_environment",
     "make",
     "names",
     "probe_delayed",
@@ -90,7 +100,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "environment": ("Box", "Discrete", "Environment", "MultiBinary", "MultiDiscrete", "Spec", "Step"),
+    "environment": ("Box", "Discrete", "Environment", "MultiBinary", "MultiDiscrete", "Spec", "Step", "Task"),
     "finite_mdp": ("FiniteMDP", "FiniteState"),
     "exact": ("exact_gradient", "exact_hessian", "exact_return", "exact_values", "softmax_policy"),
     "exact_control": (
@@ -113,7 +123,9 @@ _MODULES = {
     ),
     "examples": ("chain", "probe_delayed", "random_mdp", "three_state", "two_armed_bandit"),
     "flattening": ("Flattened", "flattened"),
+    "gymnasium_adapter": ("GymnasiumEnvironment", "GymnasiumVector", "gymnasium_environment"),
     "gymnax_adapter": ("GymnaxEnvironment",),
+    "host": ("Copies", "EpisodeError", "HostEnvironment", "HostStep"),
 }
 _MODULE_OF = {name: module for module, listed in _MODULES.items() for name in listed}
 

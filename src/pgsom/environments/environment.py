@@ -121,12 +121,8 @@ class Step(NamedTuple):
 
 
 @runtime_checkable
-class Environment(Protocol):
-    """A Markov decision process to sample from, one copy at a time; `jax.vmap` makes it many.
-
-    `reset` and `step` are pure, may be traced, and return the same pytree structure, shapes and dtypes on
-    every call, so that they can stand in `jax.lax.scan`. The state may be any pytree.
-    """
+class Task(Protocol):
+    """What must be known of an environment before it is played, wherever it runs."""
 
     @property
     def name(self) -> str:
@@ -147,6 +143,15 @@ class Environment(Protocol):
     def horizon(self) -> int:
         """The number of steps after which an episode is truncated."""
         ...
+
+
+@runtime_checkable
+class Environment(Task, Protocol):
+    """A Markov decision process to sample from, one copy at a time; `jax.vmap` makes it many.
+
+    `reset` and `step` are pure, may be traced, and return the same pytree structure, shapes and dtypes on
+    every call, so that they can stand in `jax.lax.scan`. The state may be any pytree.
+    """
 
     def reset(self, key: PRNGKeyArray) -> tuple[Any, Array]:
         """Draw a first state; returns ``(state, observation)``."""

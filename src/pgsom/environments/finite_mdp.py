@@ -124,20 +124,51 @@ class FiniteMDP:
 
     def reset(self, key: PRNGKeyArray) -> tuple[FiniteState, Int[Array, ""]]:
         """Draw s_0 from ρ."""
-        state = _draw(key, jnp.asarray(_cumulative(self.start), float))
-        return FiniteState(state, jnp.zeros((), jnp.int32)), state
+        return begin(tables_of(self), key)
 
     def step(self, key: PRNGKeyArray, state: FiniteState, action: Int[Array, ""]) -> Step:
         """Earn R[s, a] and draw the next state from P[s, a]."""
-        here, time = state.state, state.time + 1
-        reached = _draw(key, jnp.asarray(_cumulative(self.transition), float)[here, action])
-        return Step(
-            state=FiniteState(reached, time),
-            observation=reached,
-            reward=jnp.asarray(self.reward, float)[here, action],
-            terminated=jnp.asarray(self.terminal)[reached],
-            truncated=time >= self.horizon,
-        )
+        return move(tables_of(self), self.horizon, key, state, action)
+
+
+class Tables(NamedTuple):
+    """What playing needs of a finite MDP, as arrays: one compiled program serves all of a shape."""
+
+    start: Array
+    """Σ_{k≤s} ρ[k]"""
+    transition: Array
+    """Σ_{k≤s'} P[s, a, k]"""
+    reward: Array
+    terminal: Array
+
+
+def tables_of(mdp: FiniteMDP) -> Tables:
+    """In the default float dtype."""
+    return Tables(
+        start=jnp.asarray(_cumulative(mdp.start), float),
+        transition=jnp.asarray(_cumulative(mdp.transition), float),
+        reward=jnp.asarray(mdp.reward, float),
+        terminal=jnp.asarray(mdp.terminal),
+    )
+
+
+def begin(tables: Tables, key: PRNGKeyArray) -> tuple[FiniteState, Int[Array, ""]]:
+    """`FiniteMDP.reset`, of arrays."""
+    state = _draw(key, tables.start)
+    return FiniteState(state, jnp.zeros((), jnp.int32)), state
+
+
+def move(tables: Tables, horizon: int, key: PRNGKeyArray, state: FiniteState, action: Int[Array, ""]) -> Step:
+    """`FiniteMDP.step`, of arrays."""
+    here, time = state.state, state.time + 1
+    reached = _draw(key, tables.transition[here, action])
+    return Step(
+        state=FiniteState(reached, time),
+        observation=reached,
+        reward=tables.reward[here, action],
+        terminated=tables.terminal[reached],
+        truncated=time >= horizon,
+    )
 
 
 def _draw(key: PRNGKeyArray, cumulative: Array) -> Int[Array, ""]:

@@ -1,17 +1,22 @@
-"""Environments by name. Listing the names imports neither JAX nor gymnax; making one does."""
+"""Environments by name. Listing the names imports neither JAX nor gymnax nor Gymnasium; making one does.
+
+A name that no environment in JAX has is one of Gymnasium's.
+"""
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from pgsom.checks import check_choice, check_known, suggestion, wrong
+from pgsom.checks import check_known, listed, suggestion, wrong
 from pgsom.environments.gymnax_catalogue import GYMNAX
 
 if TYPE_CHECKING:
     from pgsom.environments.environment import Environment
+    from pgsom.environments.host import HostEnvironment
 
-Factory = Callable[..., "Environment"]
+Factory = Callable[..., "Environment | HostEnvironment"]
 
 
 class _Entry(NamedTuple):
@@ -23,6 +28,7 @@ _entries: dict[str, _Entry] = {}
 
 # What stands before the colon of a name: the module and function that make the environment of the rest.
 _SOURCES: dict[str, tuple[str, str, str]] = {
+    "gymnasium": ("gymnasium_adapter", "gymnasium_environment", "any environment of Gymnasium, stepped on the host"),
     "brax": ("physics_adapter", "brax_environment", "any environment of brax, such as brax:ant"),
     "playground": (
         "physics_adapter",
@@ -43,19 +49,27 @@ def register(name: str, factory: Factory, summary: str, *, replace: bool = False
     _entries[name] = _Entry(factory, summary)
 
 
-def make(environment: "str | Environment", **options: Any) -> "Environment":
+@overload
+def make(environment: "Environment") -> "Environment": ...
+@overload
+def make(environment: Any, **options: Any) -> Any: ...
+def make(environment: Any, **options: Any) -> Any:
     """The environment of that name; an environment itself is checked and passed through.
 
-    `options` go to the factory: ``make("CartPole-v1", masspole=0.2)``, ``make("chain", length=5)``. A name with a
-    colon is looked up elsewhere: ``make("brax:ant")``; `sources` lists what may stand before it.
+    `options` go to the factory: ``make("CartPole-v1", masspole=0.2)``, ``make("chain", length=5)``. A name with a colon
+    is looked up elsewhere, ``make("brax:ant")``; `sources` lists what may stand before it. A name that is not
+    registered is one of Gymnasium's. An instance of a Gymnasium environment, a function that makes one, or a vector of
+    them is wrapped (`gymnasium_environment`).
     """
     if isinstance(environment, str):
-        source, colon, rest = check_name(environment).partition(":")
-        if colon and environment not in _entries:
-            return _checked(_from_source(source)(rest, **options))
-        entry = _entries[environment]
-        _check_options(entry.factory, options)
-        return _checked(entry.factory(**options))
+        name = check_name(environment)
+        source, colon, rest = name.partition(":")
+        if name in _entries:
+            _check_options(_entries[name].factory, options)
+            return _checked(_entries[name].factory(**options))
+        return _checked(_from_source(source if colon else "gymnasium")(rest if colon else name, **options))
+    if _is_gymnasium(environment):
+        return _from_source("gymnasium")(environment, **options)
     if options:
         raise wrong("options", tuple(options), "accepted only together with the name of an environment")
     return _checked(environment)
@@ -86,7 +100,25 @@ def check_name(environment: str) -> str:
         raise wrong("environment", environment, accepted)
     if colon:
         raise wrong("environment", environment, f"the name after {source}: is missing")
-    return check_choice("environment", environment, _entries)
+    theirs = _gymnasium_ids()
+    if environment in theirs:
+        return environment
+    near = suggestion(environment, (*_entries, *theirs))
+    raise wrong("environment", environment, f"accepted are {listed(_entries)}, and the ids of Gymnasium{near}")
+
+
+def _gymnasium_ids() -> tuple[str, ...]:
+    return tuple(importlib.import_module("gymnasium").registry)
+
+
+def _is_gymnasium(environment: Any) -> bool:
+    """Whether it is one of Gymnasium's, or makes one; nobody has one who has not imported Gymnasium."""
+    gymnasium = sys.modules.get("gymnasium")
+    if gymnasium is None:
+        return False
+    if isinstance(environment, type):
+        return issubclass(environment, gymnasium.Env)
+    return inspect.isfunction(environment) or isinstance(environment, gymnasium.Env | gymnasium.vector.VectorEnv)
 
 
 def _from_source(source: str) -> Factory:
@@ -104,10 +136,11 @@ def _check_options(factory: Factory, options: Mapping[str, Any]) -> None:
     check_known("option", options, parameters)
 
 
-def _checked(environment: Any) -> "Environment":
+def _checked(environment: Any) -> Any:
     from pgsom.environments.environment import Environment
+    from pgsom.environments.host import HostEnvironment
 
-    if not isinstance(environment, Environment):
+    if not isinstance(environment, Environment | HostEnvironment):
         offered = "name, observation, action, horizon, reset and step"
         raise wrong("environment", environment, f"accepted is a registered name or an object with {offered}")
     try:
@@ -119,7 +152,7 @@ def _checked(environment: Any) -> "Environment":
 
 def _exact(function: str, module: str = "examples") -> Factory:
     def build(**options: Any) -> "Environment":
-        factory: Factory = getattr(importlib.import_module(f"pgsom.environments.{module}"), function)
+        factory: Callable[..., Environment] = getattr(importlib.import_module(f"pgsom.environments.{module}"), function)
         _check_options(factory, options)
         return factory(**options)
 

@@ -16,8 +16,17 @@ from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
 from pgsom.curvature import Estimator, dense, diagonal
-from pgsom.environments import Enumeration, FiniteMDP, enumerate_trajectories, softmax_policy, trajectory_probabilities
+from pgsom.environments import (
+    Discrete,
+    Enumeration,
+    FiniteMDP,
+    Step,
+    enumerate_trajectories,
+    softmax_policy,
+    trajectory_probabilities,
+)
 from pgsom.environments.exact import Dynamics, dynamics_of, finite_return, finite_values
+from pgsom.environments.finite_mdp import Tables, begin, move, tables_of
 from pgsom.experiments.problems import Problem
 from pgsom.folds import padded_length
 from pgsom.objective import LocalObjective, Weighting, observe
@@ -104,24 +113,13 @@ class Listing:
 
     def objective(self, baseline: str = "none", discounting: Discounting = "lemma") -> LocalObjective:
         """What the listing says: each of its estimates is an expectation."""
-        table = self._baseline(baseline, discounting)
-        weighting = Weighting(jnp.asarray(self.problem.mdp.discount), KnownBaseline(table), 0.0, discounting, "sum")
-        key = jax.random.key(0)
-        return observed(weighting, self.policy, self.params, self.rollout, jnp.asarray(self.probability), key)
-
-    def _baseline(self, baseline: str, discounting: Discounting) -> Array:
         mdp = self.problem.mdp
-        discount = 1.0 if discounting == "undiscounted" else mdp.discount
-        values = exact_values_of(
-            dynamics_of(mdp)._replace(discount=jnp.asarray(discount)), self.problem.theta, mdp.horizon
-        )
-        rows = self.rollout.reward.shape[0]
-        by_time = jnp.pad(values, ((0, rows - mdp.horizon), (0, 0)))
-        return {
-            "none": jnp.zeros(()),
-            "constant": values[0] @ mdp.start,
-            "state value": by_time[jnp.arange(rows)[:, None], self.rollout.observation],
-        }[baseline]
+        discount = jnp.asarray(mdp.discount)
+        dynamics = dynamics_of(mdp)._replace(discount=jnp.ones(()) if discounting == "undiscounted" else discount)
+        table = baseline_table(dynamics, self.problem.theta, self.rollout.observation, mdp.horizon, baseline)
+        weighting = Weighting(discount, KnownBaseline(table), 0.0, discounting, "sum")
+        key = jax.random.key(0)
+        return observed(weighting, self.policy, self.params, self.rollout, self.probability, key)
 
 
 def list_trajectories(problem: Problem) -> Listing:
@@ -170,10 +168,17 @@ def exact_derivatives(dynamics: Dynamics, theta: Array, horizon: int) -> tuple[A
     return J(flat), jax.grad(J)(flat).reshape(theta.shape), jax.hessian(J)(flat)
 
 
-@partial(_quickly, static_argnames="horizon")
-def exact_values_of(dynamics: Dynamics, theta: Array, horizon: int) -> Array:
-    """V [time, state] of the softmax policy."""
-    return finite_values(dynamics, softmax_policy(jnp.asarray(theta)), horizon)
+@partial(_quickly, static_argnames=("horizon", "baseline"))
+def baseline_table(dynamics: Dynamics, theta: Array, state: Array, horizon: int, baseline: str) -> Array:
+    """b [time, trajectory]: 0, J, or the exact V_t(s_t)."""
+    values = finite_values(dynamics, softmax_policy(jnp.asarray(theta)), horizon)
+    rows = state.shape[0]
+    by_time = jnp.pad(values, ((0, rows - horizon), (0, 0)))
+    return {
+        "none": jnp.zeros(state.shape),
+        "constant": jnp.full(state.shape, values[0] @ dynamics.start),
+        "state value": by_time[jnp.arange(rows)[:, None], state],
+    }[baseline]
 
 
 @partial(_quickly, static_argnames="policy")
@@ -184,10 +189,37 @@ def observed(
     return replace(observe(weighting, (), policy, params, rollout, key), episode_weight=episode_weight)
 
 
-@partial(_quickly, static_argnames=("mdp", "policy", "episodes"))
 def play(mdp: FiniteMDP, policy: Policy, params: Any, key: Array, episodes: int) -> Rollout:
     """Episodes, as training plays them."""
-    return collect(mdp, policy, params, key, episodes)
+    return _collected(tables_of(mdp), mdp.horizon, policy, params, key, episodes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Traced:
+    """A finite MDP whose numbers are arguments of the program it is compiled into."""
+
+    tables: Tables
+    horizon: int
+    name: str = "finite-mdp"
+
+    @property
+    def observation(self) -> Discrete:
+        return Discrete(self.tables.start.shape[0])
+
+    @property
+    def action(self) -> Discrete:
+        return Discrete(self.tables.reward.shape[1])
+
+    def reset(self, key: Array) -> tuple[Any, Array]:
+        return begin(self.tables, key)
+
+    def step(self, key: Array, state: Any, action: Array) -> Step:
+        return move(self.tables, self.horizon, key, state, action)
+
+
+@partial(_quickly, static_argnames=("horizon", "policy", "episodes"))
+def _collected(tables: Tables, horizon: int, policy: Policy, params: Any, key: Array, episodes: int) -> Rollout:
+    return collect(_Traced(tables, horizon), policy, params, key, episodes)
 
 
 @partial(_quickly, static_argnames="quantity")

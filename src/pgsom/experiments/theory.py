@@ -12,15 +12,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from pgsom.checks import check_count, check_known
-from pgsom.curvature import ESTIMATORS, Estimator, Hutchinson, LemmaHessian, make_estimator
+from pgsom.curvature import ESTIMATORS, LemmaHessian, make_estimator
 from pgsom.environments import FiniteMDP, enumerate_trajectories
 from pgsom.environments.exact import dynamics_of
+from pgsom.experiments.ascent import Ascent, ascents
 from pgsom.experiments.listing import (
     BASELINES,
-    KnownBaseline,
     Listing,
     Matrix,
     Truth,
@@ -28,53 +27,44 @@ from pgsom.experiments.listing import (
     expected_matrix,
     list_trajectories,
     log_probability_gradient,
-    matrix_of_each,
-    observed,
-    play,
     trajectory_scores,
-    values_of_each,
+)
+from pgsom.experiments.moments import (
+    DRAWS,
+    GRADIENT,
+    TOLERANCE,
+    Moments,
+    Played,
+    each_trajectory,
+    moments_from,
+    moments_of,
+    quantity_of,
+    sampled_mean,
+    z_scores,
 )
 from pgsom.experiments.problems import Problem
-from pgsom.objective import LocalObjective, Weighting
+from pgsom.objective import LocalObjective
 from pgsom.returns import DISCOUNTINGS, Discounting
-from pgsom.updates import som
-from pgsom.updates.som import SHAPES, SecondOrderMomentum
 
-DRAWS = 16
-"""How often a random estimator is asked about each trajectory."""
-TOLERANCE = 1e-9
-"""What counts as equal, relative to the larger of 1 and the truth's size."""
+__all__ = [
+    "GRADIENT",
+    "Ascent",
+    "Finding",
+    "Moments",
+    "Study",
+    "ascents",
+    "lemma_errors",
+    "lemma_matrix",
+    "list_trajectories",
+    "moments_of",
+    "sampled_mean",
+    "score_error",
+    "study",
+    "z_scores",
+]
 EPISODES = 1_000
 """Really played, for the z-scores."""
-GRADIENT = "gradient"
-"""Beside the estimators' names: the policy gradient itself."""
 SHOWN: tuple[Discounting, ...] = ("lemma", "appendix")
-
-
-class Moments(NamedTuple):
-    """Of an estimate made from one trajectory, entry by entry [S, A]."""
-
-    expectation: Matrix
-    variance: Matrix
-    negative: float
-    """How likely an entry of the estimate is negative, averaged over the entries that matter (`Listing.matters`)."""
-    exact: bool
-    """Whether no randomness is left; where an estimator draws numbers of its own, `DRAWS` of them stand for all."""
-
-    @property
-    def total_variance(self) -> float:
-        """Σ of the entries' variances."""
-        return float(self.variance.sum())
-
-    @property
-    def trajectories_needed(self) -> float:
-        """n with ‖E X‖² = Σ Var X / n: signal-to-noise 1 for the whole vector; ∞ where there is no signal."""
-        return _ratio(self.total_variance, float(np.square(self.expectation).sum()))
-
-    @property
-    def trajectories_needed_by_entry(self) -> Matrix:
-        """The same for each entry alone."""
-        return np.vectorize(_ratio, otypes=[float])(self.variance, np.square(self.expectation))
 
 
 class Finding(NamedTuple):
@@ -97,19 +87,6 @@ class Finding(NamedTuple):
     def largest_z(self) -> float | None:
         """In any entry; 3 is rare, 5 is an error."""
         return None if self.z is None else float(np.abs(self.z).max())
-
-
-class Ascent(NamedTuple):
-    """Whether dividing by a shaped curvature P still climbs."""
-
-    estimator: str
-    shape: str
-    inner: float
-    """gᵀP⁻¹g with the exact gradient and P of the curvature's expectation (rms: of its second moment)."""
-    alignment: float
-    """The cosine between P⁻¹g and g."""
-    of_one_trajectory: float
-    """The cosine between E[ĝ/P̂], both estimated from the same single trajectory, and g."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,10 +172,12 @@ def study(
     check_known("estimators", estimators, ESTIMATORS)
     with jax.enable_x64(True):
         listing = list_trajectories(problem)
+        played = Played(listing, episodes, seed) if episodes else None
         findings = tuple(
-            _finding(listing, name, baseline, discounting, episodes, seed)
+            _finding(listing, name, objective, (baseline, discounting), played)
             for discounting in SHOWN
             for baseline in BASELINES
+            for objective in [listing.objective(baseline, discounting)]
             for name in (GRADIENT, *estimators)
         )
         return Study(
@@ -212,71 +191,16 @@ def study(
         )
 
 
-def _finding(listing: Listing, name: str, baseline: str, discounting: Discounting, episodes: int, seed: int) -> Finding:
+def _finding(
+    listing: Listing, name: str, objective: LocalObjective, how: tuple[str, Discounting], played: Played | None
+) -> Finding:
     quantity = quantity_of(name)
-    moments = moments_of(listing, quantity, baseline, discounting)
+    moments = moments_from(listing, *each_trajectory(objective, quantity))
     truth = listing.truth.gradient if quantity is None else listing.truth.hessian_diagonal
     z = None
-    if episodes and baseline == "none" and discounting == "lemma":
-        z = z_scores(sampled_mean(listing, quantity, episodes, seed=seed), moments, episodes)
-    return Finding(name, baseline, discounting, moments, moments.expectation - truth, z)
-
-
-def quantity_of(name: str) -> Estimator | None:
-    """None stands for the gradient."""
-    return None if name == GRADIENT else make_estimator(name)
-
-
-def moments_of(
-    listing: Listing, quantity: Estimator | None, baseline: str = "none", discounting: Discounting = "lemma"
-) -> Moments:
-    """Of the gradient (None), or of an estimator's diagonal, from one trajectory."""
-    p = listing.probability
-    values, spread, exact = each_trajectory(listing.objective(baseline, discounting), quantity)
-    expectation = p @ values
-    variance = p @ np.square(values - expectation) + p @ spread
-    # What is left of a constant after rounding.
-    variance = np.where(variance <= 1e-24 * np.square(expectation), 0.0, variance)
-    shape = listing.problem.theta.shape
-    negative = float((p @ (values < 0))[listing.matters.ravel()].mean())
-    return Moments(expectation.reshape(shape), variance.reshape(shape), negative, exact)
-
-
-def each_trajectory(objective: LocalObjective, quantity: Estimator | None) -> tuple[Matrix, Matrix, bool]:
-    """The estimate from each trajectory [trajectory, D], its variance given the trajectory, and if both are exact.
-
-    Hutchinson's is known: diag H, with Σ_{j≠i} H_ij² / k. Any other estimator that gives another value with another
-    key is asked `DRAWS` times.
-    """
-    if isinstance(quantity, Hutchinson):
-        values, off_diagonal = (np.asarray(x) for x in matrix_of_each(objective, quantity.of))
-        return values, off_diagonal / quantity.probes, True
-    first, second = (np.asarray(values_of_each(objective, quantity, jax.random.key(i))) for i in range(2))
-    if np.array_equal(first, second):
-        return first, np.zeros_like(first), True
-    more = [np.asarray(values_of_each(objective, quantity, jax.random.key(i))) for i in range(2, DRAWS)]
-    drawn = np.stack([first, second, *more])
-    return drawn.mean(axis=0), drawn.var(axis=0, ddof=1), False
-
-
-def sampled_mean(listing: Listing, quantity: Estimator | None, episodes: int, *, seed: int = 0) -> Matrix:
-    """The mean [S, A] over episodes really played, estimated as in training, without a baseline."""
-    root = jax.random.key(seed)
-    problem, policy, params = listing.problem, listing.policy, listing.params
-    rollout = play(problem.mdp, policy, params, root, episodes)
-    weighting = Weighting(jnp.asarray(problem.mdp.discount), KnownBaseline(jnp.zeros(())), 0.0, "lemma", "sum")
-    share = jnp.full(episodes, 1 / episodes)
-    objective = observed(weighting, policy, params, rollout, share, jax.random.fold_in(root, 1))
-    values = values_of_each(objective, quantity, jax.random.fold_in(root, 2))
-    return np.asarray(values).mean(axis=0).reshape(problem.theta.shape)
-
-
-def z_scores(mean: Matrix, moments: Moments, episodes: int) -> Matrix:
-    """(mean − E) / √(Var / n) entry by entry; where nothing varies, 0 if both agree and else ∞."""
-    error, noise = mean - moments.expectation, np.sqrt(moments.variance / episodes)
-    tiny = TOLERANCE * max(1.0, float(np.abs(moments.expectation).max()))
-    still = np.where(np.abs(error) <= tiny, 0.0, np.inf)
-    return np.where(noise <= tiny, still, error / np.where(noise > 0, noise, 1))
+    if played is not None and how == ("none", "lemma"):
+        z = z_scores(played.mean(quantity), moments, played.episodes)
+    return Finding(name, *how, moments, moments.expectation - truth, z)
 
 
 def lemma_matrix(listing: Listing, discounting: Discounting) -> Matrix:
@@ -314,50 +238,7 @@ def score_error(listing: Listing) -> float:
     return worst
 
 
-def ascents(listing: Listing, name: str) -> list[Ascent]:
-    """For each shape that the estimator may have, with the lemma's discounting and no baseline."""
-    estimator, objective = make_estimator(name), listing.objective()
-    moments = moments_of(listing, estimator)
-    gradients, curvatures = each_trajectory(objective, None)[0], each_trajectory(objective, estimator)[0]
-    g = listing.truth.gradient
-    found = []
-    for shape in SHAPES:
-        if shape == "negative_part" and estimator.positive_semi_definite:
-            continue
-        rule = som(estimator, shape=shape, beta1=0.0, beta2=0.0)  # type: ignore[arg-type]  # its keys are the shapes
-        h = np.sqrt(moments.variance + np.square(moments.expectation)) if shape == "rms" else moments.expectation
-        direction = np.asarray(_preconditioned(rule, g.reshape(1, -1), h.reshape(1, -1)))[0]
-        expected = listing.probability @ np.asarray(_preconditioned(rule, gradients, curvatures))
-        inner = float(g.ravel() @ direction)
-        found.append(Ascent(name, shape, inner, _cosine(g, direction), _cosine(g, expected)))
-    return found
-
-
-@jax.jit
-def _preconditioned(rule: SecondOrderMomentum, gradients: Array, curvatures: Array) -> Array:
-    """d [trajectory, D] of Algorithm 1 without memory."""
-
-    def of_one(gradient: Array, curvature: Array) -> Array:
-        return rule.precondition(gradient, curvature, rule.init(gradient))[0]
-
-    return jax.vmap(of_one)(jnp.asarray(gradients), jnp.asarray(curvatures))
-
-
 def _another_kernel(transition: Matrix) -> Matrix:
     """Random, with the same possible transitions."""
     drawn = (transition > 0) * np.random.default_rng(0).uniform(0.5, 1.5, transition.shape)
     return drawn / drawn.sum(axis=-1, keepdims=True)
-
-
-def _cosine(first: Matrix, second: Matrix) -> float:
-    """0 where one of them is 0."""
-    first, second = (vector.ravel() / max(float(np.abs(vector).max()), 1e-300) for vector in (first, second))
-    lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
-    return float(first @ second) / lengths if lengths > 0 else 0.0
-
-
-def _ratio(noise: float, signal: float) -> float:
-    """Noise over signal; a signal of the size of rounding is none."""
-    if signal <= 1e-24 * (noise + signal):
-        return float("inf") if noise > 0 else 0.0
-    return noise / signal

@@ -1,6 +1,8 @@
 """Methods in the metric of the policy's own change: natural gradients and trust regions."""
 
 from pgsom.methods.method import DEFAULTS, Common, Method, assemble
+from pgsom.updates.kfac import INFINITE
+from pgsom.updates.kfac import kfac as kfac_rule
 from pgsom.updates.natural_gradient import natural_gradient
 from pgsom.updates.step_length import StepLength
 from pgsom.updates.trust_region import trust_region
@@ -56,3 +58,32 @@ def trpo(
         tries=tries,
     )
     return assemble("trpo", rule, common=common)
+
+
+def kfac(
+    learning_rate: float = 1.0,
+    *,
+    damping: float = 0.01,
+    decay: float = 0.9,
+    momentum: float = 0.0,
+    step_length: StepLength = "kl",
+    kl_radius: float = 0.01,
+    longest: float = INFINITE,
+    common: Common = DEFAULTS,
+) -> Method:
+    """K-FAC, as ACKTR has it for the policy: natural gradients layer by layer, in a KL trust region.
+
+    A ← β A + (1 − β) E[ā āᵀ],  G ← β G + (1 − β) E[δ δᵀ],  V = (A + π√λ I)⁻¹ ĝ (G + √λ/π I)⁻¹ layer by layer,
+    m ← μ m + V,  θ ← θ + η m min(longest, √(2δ / mᵀFm)).
+
+    With the default step length the learning rate is a factor on the KL step, best left at 1.
+    """
+    rule = kfac_rule(
+        damping=damping,
+        decay=decay,
+        momentum=momentum,
+        step_length=step_length,
+        kl_radius=kl_radius,
+        longest=longest,
+    )
+    return assemble("kfac", rule, learning_rate, common)

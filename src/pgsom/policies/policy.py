@@ -2,17 +2,19 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 from pgsom.checks import check_choice, wrong
-from pgsom.environments import Discrete, Environment, Spec
+from pgsom.environments import Discrete, Spec, Task
 from pgsom.policies.distributions import Actions, Categorical, Distribution, Head, head_for
 from pgsom.policies.layer_norm import LayerNormMLP
 from pgsom.policies.networks import MLP, FunctionNetwork, Initial, Network, Params, linear_logistic, tabular_softmax
+from pgsom.policies.standardised import Standardised
 
 POLICIES = {
     "mlp": "multilayer perceptron with taps, --hidden 64,64 --activation tanh",
@@ -56,7 +58,14 @@ class Policy:
     def parameter_count(self) -> int:
         """D, without drawing parameters."""
         shapes = jax.eval_shape(self.init, jax.random.key(0))
+        if isinstance(self.network, Standardised):
+            shapes, _ = shapes
         return sum(leaf.size for leaf in jax.tree.leaves(shapes))
+
+
+def standardised(policy: Policy, observation: Spec) -> Policy:
+    """The same policy for observations as the environment gives them; its parameters are (params, moments)."""
+    return replace(policy, network=Standardised(policy.network, observation.shape))
 
 
 def policy_from_functions(
@@ -78,7 +87,7 @@ LOG_STDS: dict[str, str] = {
 
 def make_policy(
     policy: str | Policy,
-    environment: Environment,
+    environment: Task,
     *,
     hidden: tuple[int, ...] = (64, 64),
     activation: str = "tanh",
@@ -124,7 +133,7 @@ def policy_options() -> dict[str, Any]:
     return {parameter.name: parameter.default for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
 
 
-def _without_hidden_layer(environment: Environment, head: Head, free: int) -> MLP:
+def _without_hidden_layer(environment: Task, head: Head, free: int) -> MLP:
     """A row of outputs for each whole-number state, or a linear map of a real-valued one."""
     observed = environment.observation
     one_hot = isinstance(observed, Discrete)
@@ -134,11 +143,11 @@ def _without_hidden_layer(environment: Environment, head: Head, free: int) -> ML
     return MLP(inputs, head.outputs, (), bias=False, one_hot=one_hot, initial="zeros", free=free)
 
 
-def _fitting(policy: Policy, environment: Environment) -> Policy:
+def _fitting(policy: Policy, environment: Task) -> Policy:
     """A ready-made policy must take the environment's observations and have an output for each action."""
-    key = jax.random.key(0)
+    key, observed = jax.random.key(0), environment.observation
+    seen = jax.ShapeDtypeStruct(observed.shape, jnp.zeros((), observed.dtype).dtype)
     try:
-        seen = jax.eval_shape(environment.reset, key)[1]
         outputs = jax.eval_shape(policy.outputs, jax.eval_shape(policy.init, key), seen)
     except (TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]

@@ -13,8 +13,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from numpy.typing import NDArray
 
+from pgsom.environments import EpisodeError, HostEnvironment
+from pgsom.host_training import HostTraining
 from pgsom.methods import Method
 from pgsom.runs.plan import Plan
 from pgsom.training import Metrics, TrainState, init_program, seed_keys, train_program
@@ -74,18 +77,12 @@ class CompiledEngine:
 
     @cached_property
     def _method(self) -> Method:
-        """With an axis of members if there are several methods."""
-        methods = self.plan.methods
-        if len(methods) == 1:
-            return jax.tree.map(jnp.asarray, methods[0])
-        members = [method for method in methods for _ in self.plan.seeds]
-        return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *members)
+        return method_of_members(self.plan)
 
     def start(self) -> TrainState:
         plan = self.plan
-        keys = jnp.tile(seed_keys(plan.root, plan.seeds), len(plan.methods))
         many = len(plan.methods) > 1
-        return init_program(plan.environment, plan.policy, self._method, keys, many_methods=many)
+        return init_program(plan.environment, plan.policy, self._method, member_keys(plan), many_methods=many)
 
     def advance(self, state: TrainState, updates: int) -> tuple[TrainState, Metrics]:
         plan = self.plan
@@ -113,8 +110,71 @@ class CompiledEngine:
         pass
 
 
+class HostEngine:
+    """An environment on the host. Whole episodes begin anew with each batch, so all is in the state; segments go on."""
+
+    def __init__(self, plan: Plan, environment: HostEnvironment) -> None:
+        self.plan = plan
+        labels = [f"seed {seed}" for _ in plan.methods for seed in plan.seeds]
+        method, many = method_of_members(plan), len(plan.methods) > 1
+        self._training = HostTraining(environment, plan.policy, method, labels, many_methods=many)
+        self._failure: EpisodeError | None = None
+
+    @property
+    def capacity(self) -> int:
+        return CAPACITY
+
+    def start(self) -> TrainState:
+        return self._training.init(member_keys(self.plan))
+
+    def advance(self, state: TrainState, updates: int) -> tuple[TrainState, Metrics]:
+        """Fewer than `updates` if the environment raises; the next call then raises it."""
+        if self._failure is not None:
+            raise self._failure
+        if not updates:
+            return state, self._training.warm(state)
+        rows: list[Metrics] = []
+        for _ in range(updates):
+            try:
+                state, row = self._training.step(state)
+            except EpisodeError as failure:
+                if not rows:
+                    raise
+                self._failure = failure
+                break
+            rows.append(jax.tree.map(np.asarray, row))
+        return state, jax.tree.map(lambda *parts: np.stack(parts, axis=1), *rows)
+
+    def carried(self) -> Carried:
+        return {}
+
+    def restore(self, carried: Carried) -> tuple[str, ...]:
+        del carried
+        if not self._training.method.plan.steps:
+            return ()
+        return ("the copies of the environment began new episodes, as those on the host cannot be kept",)
+
+    def close(self) -> None:
+        self._training.close()
+
+
+def method_of_members(plan: Plan) -> Method:
+    """With an axis of members if there are several methods."""
+    if len(plan.methods) == 1:
+        return jax.tree.map(jnp.asarray, plan.methods[0])
+    members = [method for method in plan.methods for _ in plan.seeds]
+    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *members)
+
+
+def member_keys(plan: Plan) -> Array:
+    """Every method has the same seeds."""
+    return jnp.tile(seed_keys(plan.root, plan.seeds), len(plan.methods))
+
+
 def engine_for(plan: Plan) -> Engine:
     """The engine that can run this plan's environment."""
+    if isinstance(plan.environment, HostEnvironment):
+        return HostEngine(plan, plan.environment)
     return CompiledEngine(plan)
 
 
@@ -150,9 +210,11 @@ class Memory:
 
     def __init__(self) -> None:
         self._rows: list[Metrics] = []
+        self.last: Chunk | None = None
 
     def write(self, chunk: Chunk) -> None:
         self._rows.append(chunk.rows)
+        self.last = chunk
 
     def metrics(self) -> Metrics:
         """Of all chunks [member, update]."""
@@ -177,7 +239,10 @@ def drive(
     stop: Callable[[Chunk], bool] = lambda chunk: False,
     every: int | None = None,
 ) -> Stand:
-    """Chunks of updates until there are `updates` or `stop` says so; chunks end at multiples of `every`."""
+    """Chunks of updates until there are `updates`, `stop` says so or no seed goes on.
+
+    Chunks end at multiples of `every`.
+    """
     size = min(FIRST_CHUNK, engine.capacity)
     while stand.updates < updates:
         count = min(size, updates - stand.updates)
@@ -191,6 +256,6 @@ def drive(
         for sink in sinks:
             sink.write(chunk)
         size = max(1, min(engine.capacity, round(count * min(4.0, SECONDS_BETWEEN_REPORTS / max(spent, 1e-4)))))
-        if stop(chunk):
+        if stop(chunk) or np.asarray(rows.frozen)[:, -1].all():
             break
     return stand

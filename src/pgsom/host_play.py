@@ -1,0 +1,271 @@
+"""Playing on the host: the copies of all members (seeds, methods) are stepped together.
+
+The policy's forward pass is compiled once and called once a step, for every copy of every member. What comes out is
+what `rollout.collect` and `segments.play_segments` would give, a leading axis for the members in front, observations as
+the environment gave them: [member, time, env, …].
+
+A batch of whole episodes begins them anew, from seeds that follow from the batch's key. So it is a function of key and
+parameters, as in JAX, provided that the environment is one of its seed: seed i does not depend on the others, and a
+resumed run plays what an uninterrupted one would have played. Of segments this holds for the first; later ones go on in
+the episodes that they find.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from pgsom.environments import Copies, HostEnvironment, HostStep
+from pgsom.folds import padded_length
+from pgsom.normalisation import Moments, standardise
+from pgsom.policies import Policy
+from pgsom.rollout import Rollout, Score
+from pgsom.segments import Segments
+
+Tree = Any
+RESETS = 0x7265
+"""Folded into a batch's key for the seeds of its episodes; steps fold in their number."""
+COPIES_OF_SCORE = 8
+"""Episodes of a member that are scored side by side."""
+
+
+@partial(jax.jit, static_argnames=("policy", "copies", "deterministic"))
+def act_program(
+    policy: Policy,
+    params: Tree,
+    key_data: Array,
+    t: Array,
+    observation: Array,
+    seen: Moments | None,
+    *,
+    copies: int,
+    deterministic: bool = False,
+) -> tuple[Array, Array, Array]:
+    """For each copy [member · copy] what is drawn, the outputs it is drawn from, and what the environment is given."""
+
+    def of_copy(params: Tree, key: Array, observation: Array) -> tuple[Array, Array, Array]:
+        outputs = policy.outputs(params, observation)
+        head = policy.distribution
+        action = head.mode(outputs) if deterministic else head.sample(key, outputs)
+        return action, outputs, head.executed(action)
+
+    def of_member(params: Tree, data: Array, observation: Array, seen: Moments | None) -> tuple[Array, Array, Array]:
+        keys = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(data), t), copies)
+        return jax.vmap(partial(of_copy, params))(keys, standardise(seen, observation))
+
+    members = key_data.shape[0]
+    acted = jax.vmap(of_member)(params, key_data, observation.reshape(members, copies, *observation.shape[1:]), seen)
+    return jax.tree.map(lambda x: x.reshape(members * copies, *x.shape[2:]), acted)
+
+
+@partial(jax.jit, static_argnames="copies")
+def reset_seeds(keys: Array, copies: int) -> Array:
+    """31 bits for every copy [member · copy]."""
+    drawn = jax.vmap(lambda key: jax.random.bits(jax.random.fold_in(key, RESETS), (copies,), jnp.uint32))(keys)
+    return (drawn >> 1).reshape(-1)
+
+
+class _Record:
+    """What is written down on the way, [time, member · copy, …]."""
+
+    def __init__(self, rows: int, members: int) -> None:
+        self.rows, self.members = rows, members
+        self.arrays: dict[str, NDArray[Any]] = {}
+
+    def write(self, t: int, **seen: NDArray[Any]) -> None:
+        for name, row in seen.items():
+            if name not in self.arrays:
+                self.arrays[name] = np.zeros((self.rows, *row.shape), row.dtype)
+            self.arrays[name][t] = row
+
+    def of(self, name: str) -> Array:
+        """[member, time, env, …]."""
+        whole = self.arrays[name]
+        split = whole.reshape(self.rows, self.members, -1, *whole.shape[2:])
+        return jnp.asarray(np.moveaxis(split, 1, 0))
+
+
+class _Episodes(NamedTuple):
+    """One episode in every copy."""
+
+    steps: int
+    length: NDArray[Any]
+    terminated: NDArray[Any]
+    truncated: NDArray[Any]
+    final: NDArray[Any]
+    total: NDArray[Any]
+
+
+class _Standing(NamedTuple):
+    """Where segments go on, [member · copy, …]."""
+
+    observation: NDArray[Any]
+    time: NDArray[Any]
+    total: NDArray[Any]
+
+
+class HostPlayer:
+    """Opened copies, `copies` for each member, and the policy that plays in them."""
+
+    def __init__(self, environment: HostEnvironment, policy: Policy, labels: Sequence[str], copies: int) -> None:
+        self.environment, self.policy = environment, policy
+        self.members, self.copies = len(labels), copies
+        self._open: Copies = environment.open([f"{label}, copy {i}" for label in labels for i in range(copies)])
+        self._standing: _Standing | None = None
+
+    def episodes(self, keys: Array, params: Tree, seen: Moments | None = None) -> Rollout:
+        """An episode in each copy; keys [member], params and seen [member, …]."""
+        record = _Record(padded_length(self.environment.horizon), self.members)
+        ended = self._play(keys, params, seen, record)
+        dtype = jnp.zeros((), float).dtype
+        return Rollout(
+            observation=record.of("observation"),
+            action=record.of("action"),
+            outputs=record.of("outputs"),
+            reward=record.of("reward").astype(dtype),
+            length=self._by_member(ended.length),
+            terminated=self._by_member(ended.terminated),
+            truncated=self._by_member(ended.truncated),
+            final_observation=self._by_member(ended.final),
+            reward_scale=jnp.ones(self.members),
+        )
+
+    def segments(self, keys: Array, params: Tree, seen: Moments | None, steps: int) -> Segments:
+        """`steps` calls of each copy; in the autoreset mode NEXT_STEP some only begin an episode."""
+        key_data, record = jax.random.key_data(keys), _Record(steps, self.members)
+        observation, time, total = self._standing or self._begun(keys)
+        for t in range(steps):
+            action, outputs, executed = act_program(
+                self.policy, params, key_data, np.int32(t), observation, seen, copies=self.copies
+            )
+            step = self._open.step(np.asarray(executed))
+            total = total + step.reward
+            row = {"observation": observation, "action": np.asarray(action), "outputs": np.asarray(outputs)}
+            ends = {"terminated": step.terminated, "truncated": step.truncated, "taken": step.taken}
+            record.write(t, **row, **ends, reward=step.reward, next=step.final, time=time, total=total)
+            going_on = step.taken & ~(step.terminated | step.truncated)
+            observation, time, total = step.observation, np.where(going_on, time + 1, 0), np.where(going_on, total, 0.0)
+        self._standing = _Standing(observation, time, total)
+        dtype = jnp.zeros((), float).dtype
+        return Segments(
+            observation=record.of("observation"),
+            action=record.of("action"),
+            outputs=record.of("outputs"),
+            reward=record.of("reward").astype(dtype),
+            taken=record.of("taken"),
+            terminated=record.of("terminated"),
+            truncated=record.of("truncated"),
+            next_observation=record.of("next"),
+            time=record.of("time"),
+            episode_return=record.of("total").astype(dtype),
+            reward_scale=jnp.ones(self.members),
+        )
+
+    def blank(self, keys: Array, params: Tree, seen: Moments | None, steps: int) -> Rollout | Segments:
+        """A batch of the right shapes in which nothing happened; `steps` 0 for whole episodes."""
+        observation = np.zeros((self._open.count, *self.environment.observation.shape), self._open.dtype)
+        data = jax.random.key_data(keys)
+        action, outputs, _ = act_program(self.policy, params, data, np.int32(0), observation, seen, copies=self.copies)
+        rows = steps or padded_length(self.environment.horizon)
+        shape, dtype = (self.members, self.copies), jnp.zeros((), float).dtype
+
+        def recorded(row: Any) -> Array:
+            return jnp.zeros((self.members, rows, self.copies, *row.shape[1:]), row.dtype)
+
+        seen_and_done = (recorded(observation), recorded(action), recorded(outputs), recorded(jnp.zeros(1, dtype)))
+        flag, scale = recorded(np.zeros(1, bool)), jnp.ones(self.members)
+        if steps:
+            time, total = recorded(np.zeros(1, np.int32)), recorded(jnp.zeros(1, dtype))
+            return Segments(*seen_and_done, flag, flag, flag, recorded(observation), time, total, scale)
+        ended, last = jnp.zeros(shape, bool), jnp.zeros((*shape, *observation.shape[1:]), observation.dtype)
+        return Rollout(*seen_and_done, jnp.ones(shape, jnp.int32), ended, ended, last, scale)
+
+    def score(
+        self, keys: Array, params: Tree, seen: Moments | None, episodes: int, *, deterministic: bool = False
+    ) -> Score:
+        """Returns and lengths [member, episode] of `episodes` episodes for each member.
+
+        Each copy plays as many as the others, one after the other, so that short ones do not count more.
+        """
+        waves = range(-(-episodes // self.copies))
+        played = [self._play(_folded(keys, wave), params, seen, None, deterministic=deterministic) for wave in waves]
+
+        def joined(*parts: NDArray[Any]) -> Array:
+            return jnp.concatenate([self._by_member(part) for part in parts], axis=1)[:, :episodes]
+
+        return Score(joined(*(wave.total for wave in played)), joined(*(wave.length for wave in played)))
+
+    def close(self) -> None:
+        """Close the copies."""
+        self._open.close()
+
+    def _by_member(self, x: NDArray[Any]) -> Array:
+        return jnp.asarray(x.reshape(self.members, self.copies, *x.shape[1:]))
+
+    def _reset(self, keys: Array) -> NDArray[Any]:
+        return self._open.reset([int(seed) for seed in np.asarray(reset_seeds(keys, self.copies))])
+
+    def _begun(self, keys: Array) -> _Standing:
+        count = self._open.count
+        return _Standing(self._reset(keys), np.zeros(count, np.int32), np.zeros(count))
+
+    def _play(
+        self, keys: Array, params: Tree, seen: Moments | None, record: _Record | None, *, deterministic: bool = False
+    ) -> _Episodes:
+        """Step all copies until the last has ended its episode."""
+        key_data = jax.random.key_data(keys)
+        act = partial(act_program, copies=self.copies, deterministic=deterministic)
+        observation = self._reset(keys)
+        count, horizon = self._open.count, self.environment.horizon
+        nobody = np.zeros(count, bool)
+        ended = _Episodes(0, np.zeros(count, np.int32), nobody, nobody, observation, np.zeros(count))
+        alive = ~nobody
+        while alive.any() and ended.steps < horizon:
+            t = np.int32(ended.steps)
+            action, outputs, executed = act(self.policy, params, key_data, t, observation, seen)
+            step = self._open.step(np.asarray(executed), ~alive)
+            if record is not None:
+                row = {"observation": observation, "action": np.asarray(action), "outputs": np.asarray(outputs)}
+                record.write(ended.steps, **row, reward=np.where(alive, step.reward, 0.0))
+            ended = _after(ended, step, alive, horizon)
+            observation, alive = step.observation, alive & ~(ended.terminated | ended.truncated)
+        return ended
+
+
+def _after(ended: _Episodes, step: HostStep, alive: NDArray[Any], horizon: int) -> _Episodes:
+    steps = ended.steps + 1
+    terminated = ended.terminated | (alive & step.terminated)
+    # An environment whose own limit is longer than the horizon is cut here.
+    truncated = ended.truncated | (alive & (step.truncated | ((steps >= horizon) & ~step.terminated)))
+    final = np.where(alive.reshape(-1, *[1] * (step.final.ndim - 1)), step.final, ended.final)
+    total = ended.total + np.where(alive, step.reward, 0.0)
+    return _Episodes(steps, ended.length + alive.astype(np.int32), terminated, truncated, final, total)
+
+
+@jax.jit
+def _folded(keys: Array, number: Any) -> Array:
+    return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number)
+
+
+def host_score(
+    environment: HostEnvironment,
+    policy: Policy,
+    params: Tree,
+    keys: Array,
+    labels: Sequence[str],
+    episodes: int,
+    *,
+    deterministic: bool = False,
+    seen: Moments | None = None,
+) -> Score:
+    """`rollout.score` on the host for every member, [member, episode]."""
+    player = HostPlayer(environment, policy, labels, min(episodes, COPIES_OF_SCORE))
+    try:
+        return player.score(keys, params, seen, episodes, deterministic=deterministic)
+    finally:
+        player.close()
