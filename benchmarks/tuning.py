@@ -30,6 +30,16 @@ GRIDS: dict[str, dict[str, Sequence[Any]]] = {
     "npg": {"kl_radius": [0.002, 0.005, 0.01, 0.02], "damping": [0.01, 0.1, 1.0]},
     "trpo": {"kl_radius": [0.002, 0.005, 0.01, 0.02], "damping": [0.01, 0.1, 1.0]},
     "adam": {"learning_rate": [0.001, 0.002, 0.005, 0.01, 0.02, 0.05], "b1": [0.5, 0.9]},
+    "hapg": {"learning_rate": [1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3], "discount": [0.95, 0.99]},
+    "sharp": {"learning_rate": [0.05, 0.1, 0.2, 0.5], "rate_power": [0.0, 1 / 3, 2 / 3]},
+    "harpg": {"learning_rate": [2e-4, 5e-4, 1e-3, 2e-3], "fresh": [0.2, 0.5, 0.8]},
+    "n-harpg": {"learning_rate": [0.05, 0.1, 0.2, 0.5], "rate_power": [0.0, 0.5, 1.0]},
+    "storm-pg": {"learning_rate": [2e-4, 5e-4, 1e-3, 2e-3], "fresh": [0.2, 0.5, 0.8]},
+    "page-pg": {"learning_rate": [2e-4, 5e-4, 1e-3, 2e-3], "fresh": [0.2, 0.5, 0.8]},
+    "is-mbpg": {"learning_rate": [0.03, 0.1, 0.3, 1.0], "fresh_factor": [300.0, 3000.0, 30000.0]},
+    "ha-mbpg": {"learning_rate": [0.03, 0.1, 0.3, 1.0], "fresh_factor": [300.0, 3000.0, 30000.0]},
+    "sgdhess": {"learning_rate": [2e-4, 5e-4, 1e-3, 2e-3], "fresh": [0.2, 0.5, 0.8]},
+    "n-pg-igt": {"learning_rate": [0.05, 0.1, 0.2, 0.5], "rate_power": [0.0, 0.5, 1.0]},
 }
 """The values of each option that are tried, all combinations."""
 

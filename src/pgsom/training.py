@@ -16,11 +16,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from pgsom.collectors import Batch, Collector, collector_of
-from pgsom.environments import Environment
+from pgsom.collectors import Batch, Collector, collector_of, statistics_of
+from pgsom.diagnosis import log_probabilities, not_finite
+from pgsom.environments import Environment, Spec
+from pgsom.folds import largest_of_batch
 from pgsom.methods import Method
-from pgsom.objective import LocalObjective, observe, update_baseline
-from pgsom.policies import Policy
+from pgsom.objective import LocalObjective, observe, start_baseline, update_baseline
+from pgsom.policies import Policy, standardised
 from pgsom.rollout import Score, score
 from pgsom.schemes import combine, integrate
 from pgsom.updates import Info
@@ -42,12 +44,15 @@ class TrainState(NamedTuple):
     episodes: Array
     env_steps: Array
     skipped: Array
+    failures: Array
+    """Updates left out in a row, up to now. A seed at which they reach the method's `freeze_after` is frozen."""
 
 
 class Metrics(NamedTuple):
     """What one update reports, of its first stage: its first batch, and the rule's direction there, unclipped.
 
-    That batch is played at θ, but for the few rules that play elsewhere (`RoamingRule`).
+    That batch is played at θ, but for the few rules that play elsewhere (`RoamingRule`). Of a seed that is frozen
+    nothing is reported: the floating-point entries are NaN, and the counters stand still.
     """
 
     episode_return: Array
@@ -63,6 +68,10 @@ class Metrics(NamedTuple):
     """Kish's effective number of episodes in the last stage: below the batch only where stages are re-weighted."""
     skipped: Array
     """1 if something was not finite and the update was left out."""
+    not_finite: Array
+    """What was not finite, a bit for each of `pgsom.diagnosis.QUANTITIES`; 0 in an update that counts."""
+    frozen: Array
+    """1 if the seed had failed too often in a row, so that this update was not made."""
     episodes: Array
     env_steps: Array
 
@@ -94,10 +103,9 @@ def start(collector: Collector, policy: Policy, method: Method, key: Array) -> T
     # With the dtypes they will keep: a weakly typed leaf would compile the second chunk of updates anew.
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), policy.init(params_key))
     experience = collector.init(jax.random.fold_in(params_key, 1))
+    baseline_state = start_baseline(method.weighting, collector.observation, jax.random.fold_in(params_key, 2))
     zero = jnp.zeros((), jnp.int32)
-    return TrainState(
-        params, method.rule.init(params), method.weighting.baseline.init(), experience, key, zero, zero, zero, zero
-    )
+    return TrainState(params, method.rule.init(params), baseline_state, experience, key, *[zero] * 5)
 
 
 class _Stages:
@@ -133,20 +141,25 @@ class _Stages:
         batches = self.observed if self.method.stage_data == "fresh" else self.observed[:1]
         return [objective.rollout for objectives in batches for objective in objectives]
 
+    def objectives(self) -> list[LocalObjective]:
+        """Every objective, of played batches and of re-weighted ones."""
+        return [objective for objectives in self.observed for objective in objectives]
+
 
 def update(collector: Collector, policy: Policy, method: Method, state: TrainState) -> tuple[TrainState, Metrics]:
     """`step` with any collector."""
+    method = method.at(state.updates)
     key, *stage_keys = jax.random.split(state.key, 1 + method.scheme.stages)
     stages = _Stages(collector, policy, method, state, stage_keys)
     direction, beside = integrate(method.scheme, stages.direction_at, state.params, method.learning_rate)
     rule_state = combine(method.scheme.b, [s for s, _ in beside])
     clipped = method.clipping(direction)
     params = jax.tree.map(lambda p, d: p + jnp.asarray(method.learning_rate * d, p.dtype), state.params, clipped)
-    baseline_state = update_baseline(method.weighting, state.baseline_state, stages.observed[0][0].rollout)
-    # The direction is judged before clipping, which would make something finite of an infinite gradient.
-    norms = [info.gradient_norm for _, info in beside]
+    lesson_key = jax.random.fold_in(state.key, 1)
+    baseline_state = update_baseline(method.weighting, state.baseline_state, stages.observed[0][0], lesson_key)
     new = (params, rule_state, baseline_state, stages.experience)
-    fine = all_finite((new, direction, norms))
+    frozen = state.failures >= method.freeze_after
+    fine, bits = _judge(stages, [info for _, info in beside], direction, new, frozen)
     old = (state.params, state.rule_state, state.baseline_state, state.experience)
     learned, rule_state, baseline_state, experience = jax.tree.map(partial(jnp.where, fine), new, old)
     after = TrainState(
@@ -159,8 +172,31 @@ def update(collector: Collector, policy: Policy, method: Method, state: TrainSta
         state.episodes + sum(batch.ended for batch in stages.played()),
         state.env_steps + sum(batch.steps for batch in stages.played()),
         state.skipped + ~fine,
+        jnp.where(fine, 0, state.failures + 1),
     )
-    return after, _report(stages.observed, beside[0][1], fine, after)
+    after = jax.tree.map(partial(jnp.where, frozen), state, after)
+    return after, _report(stages.observed, beside[0][1], bits, frozen, after)
+
+
+def _judge(
+    stages: _Stages, infos: list[Info], direction: Tree, new: tuple[Tree, Tree, Tree, Tree], frozen: Array
+) -> tuple[Array, Array]:
+    """Whether all is finite, and if not, what is not."""
+    # The direction is judged before clipping, which would make something finite of an infinite gradient.
+    told = [(info.gradient_norm, info.negative_curvature) for info in infos]
+    played = [(objective.rollout.reward, log_probabilities(objective)) for objective in stages.objectives()]
+    fine = all_finite((new, direction, told, played))
+    # What was wrong is looked for only where something is: one scalar condition for all members of a batch.
+    look = largest_of_batch((~fine & ~frozen).astype(jnp.int32)) > 0
+    nothing = jnp.zeros((), jnp.int32)
+    bits = jax.lax.cond(look, lambda: not_finite(stages.objectives(), infos, direction, new), lambda: nothing)
+    return fine, jnp.where(fine, nothing, bits)
+
+
+def trained(policy: Policy, observation: Spec, state: TrainState) -> tuple[Policy, Tree]:
+    """The policy and parameters to use from now on: for observations as the environment gives them."""
+    seen = statistics_of(state.experience).observations
+    return (policy, state.params) if seen is None else (standardised(policy, observation), (state.params, seen))
 
 
 def train_updates(
@@ -223,12 +259,14 @@ def evaluate_program(
     )
 
 
-def _report(observed: list[tuple[LocalObjective, ...]], info: Info, fine: Array, state: TrainState) -> Metrics:
+def _report(
+    observed: list[tuple[LocalObjective, ...]], info: Info, bits: Array, frozen: Array, state: TrainState
+) -> Metrics:
     first = observed[0][0]
     batch = first.rollout
-    weight = observed[-1][0].episode_weight
+    weight = _weight_of_pieces(observed[-1][0])
     entropies = jax.vmap(jax.vmap(first.policy.distribution.entropy))(batch.outputs)
-    return Metrics(
+    row = Metrics(
         episode_return=batch.mean_return,
         episode_length=batch.mean_length,
         entropy=(entropies * batch.mask).sum() / batch.steps,
@@ -238,7 +276,17 @@ def _report(observed: list[tuple[LocalObjective, ...]], info: Info, fine: Array,
         negative_curvature=info.negative_curvature,
         declined=info.declined,
         effective_episodes=jnp.square(weight.sum()) / jnp.square(weight).sum(),
-        skipped=(~fine).astype(jnp.int32),
+        skipped=(bits != 0).astype(jnp.int32),
+        not_finite=bits,
+        frozen=frozen.astype(jnp.int32),
         episodes=state.episodes,
         env_steps=state.env_steps,
     )
+    silent = jax.tree.map(lambda leaf: jnp.where(frozen, jnp.nan if leaf.dtype.kind == "f" else 0, leaf), row)
+    return silent._replace(frozen=row.frozen, episodes=row.episodes, env_steps=row.env_steps)
+
+
+def _weight_of_pieces(objective: LocalObjective) -> Array:
+    """e, once for each piece, and 0 for what is none."""
+    weight = objective.episode_weight
+    return weight if weight.ndim == 1 else weight * objective.rollout.begins * objective.rollout.mask

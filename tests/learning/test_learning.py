@@ -38,7 +38,36 @@ QUICK: dict[str, dict[str, Any]] = {
     "shampoo": {"learning_rate": 0.3},
     "soap": {"learning_rate": 0.3},
     "ggt": {"learning_rate": 0.3},
+    "hapg": {"learning_rate": 1.0},
+    "sharp": {"learning_rate": 0.5},
+    "harpg": {"learning_rate": 1.0},
+    "n-harpg": {"learning_rate": 0.5, "rate_power": 0.5},
+    "storm-pg": {"learning_rate": 1.0},
+    "page-pg": {"learning_rate": 1.0},
+    "is-mbpg": {"learning_rate": 1.0, "fresh_factor": 1.0},
+    "ha-mbpg": {"learning_rate": 1.0, "fresh_factor": 1.0},
+    "sgdhess": {"learning_rate": 1.0},
+    "n-pg-igt": {"learning_rate": 0.5, "rate_power": 0.5},
+    "hessian-free": {"kl_radius": 0.05},
+    "cubic-newton": {"regularisation": 1.0},
+    "natural-actor-critic": {"kl_radius": 0.05},
+    "a2c": {"learning_rate": 0.1, "critic_rate": 0.1},
+    "ppo": {"learning_rate": 0.1, "critic_rate": 0.1, "steps": 16},
 }
+LONG_TO_COMPILE = {
+    "hapg",
+    "harpg",
+    "n-harpg",
+    "storm-pg",
+    "page-pg",
+    "is-mbpg",
+    "ha-mbpg",
+    "sgdhess",
+    "n-pg-igt",
+    "cubic-newton",
+    "natural-actor-critic",
+}
+"""Tried in `make learn` only."""
 
 
 def test_the_rule_for_the_quick_ones_is_strict_and_fair() -> None:
@@ -52,7 +81,14 @@ def test_every_method_is_here() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "environment"), [("reinforce", "two-armed-bandit"), *((name, "probe-delayed") for name in METHODS)]
+    ("name", "environment"),
+    [
+        ("reinforce", "two-armed-bandit"),
+        *(
+            pytest.param(name, "probe-delayed", marks=[pytest.mark.slow] * (name in LONG_TO_COMPILE))
+            for name in METHODS
+        ),
+    ],
 )
 def test_the_best_first_action_is_found(name: str, environment: str) -> None:
     """A seed succeeds if it takes the paid action with probability above 0.9 after 50 updates of 8 episodes a stage."""

@@ -5,6 +5,9 @@ from typing import NamedTuple
 EXPECTATIONS = "tests/exact/test_expectations.py"
 NATURAL = "tests/exact/test_natural_gradient.py"
 MOMENTUM = "tests/exact/test_second_order_momentum.py"
+NEWTON = "tests/exact/test_newton.py"
+RECURSIVE = "tests/exact/test_recursive_momentum.py"
+NUMBERS = "tests/faults/test_numbers_that_go_wrong.py"
 UNBIASED = f"{EXPECTATIONS} -k unbiased_for_a_table"
 
 
@@ -167,6 +170,27 @@ MUTATIONS = (
         "tests/contracts/test_training.py -k left_out_and_counted",
     ),
     Mutation(
+        "a frozen seed plays on",
+        "training.py",
+        "after = jax.tree.map(partial(jnp.where, frozen), state, after)",
+        "after = jax.tree.map(partial(jnp.where, frozen & ~frozen), state, after)",
+        f"{NUMBERS} -k keeps_failing",
+    ),
+    Mutation(
+        "failures counted, but not in a row",
+        "training.py",
+        "jnp.where(fine, 0, state.failures + 1)",
+        "jnp.where(fine, state.failures, state.failures + 1)",
+        f"{NUMBERS} -k success_in_between",
+    ),
+    Mutation(
+        "a curvature that is not finite gets by",
+        "updates/update_rule.py",
+        "jnp.where(all_finite(tree), share, jnp.nan)",
+        "share",
+        f"{NUMBERS} -k curvature",
+    ),
+    Mutation(
         "the derivative of tanh with the wrong sign of x",
         "policies/distributions/gaussian.py",
         "2 * (math.log(2) - x - jax.nn.softplus(-2 * x))",
@@ -242,5 +266,54 @@ MUTATIONS = (
         "by_time[jnp.arange(rows)[:, None], state]",
         "by_time[0 * jnp.arange(rows)[:, None], state]",
         "tests/exact/test_theory.py -k by_hand",
+    ),
+    Mutation(
+        "the script's entropy value with the other sign",
+        "experiments/as_run.py",
+        "return -jnp.sum(weights * jnp.exp(log_prob) * log_prob)",
+        "return jnp.sum(weights * jnp.exp(log_prob) * log_prob)",
+        "tests/exact/test_as_run_slowly.py -k heun",
+    ),
+    Mutation(
+        "the Hessian product taken at the iterate, not on the way to it",
+        "updates/hessian_momentum.py",
+        "self.curvature.product(on_the_way, ",
+        "self.curvature.product(objective, ",
+        f"{RECURSIVE} -k random_point",
+    ),
+    Mutation(
+        "what is subtracted is the gradient at the iterate itself",
+        "updates/storm.py",
+        "gradient_there(objective, state.previous, self.largest_ratio)",
+        "gradient_there(objective, params, self.largest_ratio)",
+        f"{RECURSIVE} -k importance_weighted",
+    ),
+    Mutation(
+        "transport asks too near",
+        "updates/transport.py",
+        "scaled((1 - alpha) / alpha, ",
+        "scaled(1 - alpha, ",
+        f"{RECURSIVE} -k transport",
+    ),
+    Mutation(
+        "the Hessian's own sign where conjugate gradients need the other",
+        "updates/hessian_free.py",
+        "jax.tree.map(jnp.negative, image)",
+        "image",
+        f"{NEWTON} -k dense_damped_solve",
+    ),
+    Mutation(
+        "the hard case of the cubic model left out",
+        "updates/cubic.py",
+        "jnp.where(hard, tau, 0) * u",
+        "0 * u",
+        f"{NEWTON} -k secular",
+    ),
+    Mutation(
+        "the critic's weights without the features of the state",
+        "updates/natural_actor_critic.py",
+        "weights = e * (along + phi @ v)",
+        "weights = e * along",
+        f"{NEWTON} -k least_squares",
     ),
 )

@@ -99,13 +99,14 @@ def headline(result: "Result") -> str:
 
 def closing_rows(outcome: Outcome) -> list[tuple[str, str, str]]:
     """What, how much, and what it means."""
-    from pgsom.statistics import bootstrap_mean
-
     result = outcome.result
     updates, steps = result.returns.shape[1], result.env_steps[:, -1]
-    final = bootstrap_mean(result.final_returns())
     rows = [
-        ("final return", _interval(final, len(steps)), f"last {max(1, round(updates * 0.1)):,} of {updates:,} updates")
+        (
+            "final return",
+            _interval(result.final, int(result.sound.sum())),
+            f"last {max(1, round(updates * 0.1)):,} of {updates:,} updates",
+        )
     ]
     if outcome.evaluation is not None:
         interval = _evaluation(outcome.evaluation)[1]

@@ -25,7 +25,7 @@ EXAMPLE = "example: pgsom train --env CartPole-v1 --method pg-som --seeds 8 --ep
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code; 130 if Ctrl-C ended the run early."""
+    """The exit code; 130 if Ctrl-C ended the run early, 1 if no seed could go on."""
     if {"--help", "-h"} & set(arguments):
         print(_help(arguments))
         return 0
@@ -38,6 +38,9 @@ def run(arguments: Sequence[str]) -> int:
         print(as_json(outcome))
     else:
         print_closing(outcome)
+    if outcome.result.frozen.all():
+        print(f"pgsom train: failed: every seed is frozen: {outcome.result.failures[0]}", file=sys.stderr)
+        return 1
     if not outcome.interrupted:
         return 0
     kept = f"saved in {outcome.out}" if outcome.out else "not saved (no --out)"
@@ -80,7 +83,7 @@ def _train(settings: Settings) -> Outcome:
                 raise _saved(error, planned, settings.out) from None
             outcome = Outcome(result, planned, settings.out, interrupt.asked)
             save(outcome)
-        if settings.evaluate and not outcome.interrupted:
+        if settings.evaluate and not outcome.interrupted and not result.frozen.all():
             shown.stage("evaluating")
             outcome = _evaluated(outcome, settings.evaluate)
     return outcome

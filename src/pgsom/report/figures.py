@@ -156,19 +156,23 @@ def _on_one_grid(result: Result, window: int, against: Against) -> tuple[NDArray
         "episodes": np.broadcast_to(result.episodes, (seeds, updates)),
         "updates": np.broadcast_to(np.arange(1, updates + 1), (seeds, updates)),
     }[against].astype(np.float64)
-    smooth = np.stack([_running_mean(returns, window) for returns in result.returns])
+    counts, sound = counts[result.sound], result.returns[result.sound]
+    smooth = np.stack([_running_mean(returns, window) for returns in sound])
     start, end = counts[:, 0].max(), counts[:, -1].min()
     grid = np.linspace(start, max(start, end), min(GRID_POINTS, updates))
     return grid, np.stack([np.interp(grid, own, curve) for own, curve in zip(counts, smooth, strict=True)])
 
 
 def _running_mean(values: NDArray[Any], window: int) -> NDArray[np.float64]:
-    """Over the last `window` values, or as many as there are."""
-    total = np.concatenate(([0.0], np.cumsum(values, dtype=np.float64)))
+    """Over the finite ones of the last `window` values, or as many as there are."""
+    known = np.isfinite(values)
+    sums, counts = (
+        np.concatenate(([0.0], np.cumsum(part, dtype=np.float64))) for part in (np.where(known, values, 0), known)
+    )
     end = np.arange(1, len(values) + 1)
     begin = np.maximum(end - window, 0)
-    smooth: NDArray[np.float64] = (total[end] - total[begin]) / (end - begin)
-    return smooth
+    count = counts[end] - counts[begin]
+    return np.divide(sums[end] - sums[begin], count, out=np.full(len(values), np.nan), where=count > 0)
 
 
 def colours(results: Sequence[Result], names: Sequence[str]) -> list[str]:

@@ -20,8 +20,8 @@ from pgsom.statistics import Interval, bootstrap_mean
 
 POINTS = 400
 """Of a curve, at most."""
-COUNTERS = ("episode_return", "episodes", "env_steps")
-"""Metrics that are not diagnostics: the curve itself, and its axes."""
+COUNTERS = ("episode_return", "episodes", "env_steps", "not_finite")
+"""Metrics that are not diagnostics: the curve itself, its axes, and what the warnings say in words."""
 DIAGNOSTICS = {
     "episode_length": "Steps of an episode",
     "entropy": "Entropy of the policy",
@@ -31,6 +31,7 @@ DIAGNOSTICS = {
     "negative_curvature": "Share of negative curvature",
     "effective_episodes": "Effective episodes of the last stage",
     "skipped": "Updates left out",
+    "frozen": "Share of seeds that are frozen",
 }
 """Titles. A metric that is not among them goes by its name."""
 
@@ -94,7 +95,7 @@ def _overview(runs: Sequence[Run]) -> Table:
     ]
     rows = []
     for run in runs:
-        result, final = run.result, bootstrap_mean(run.result.final_returns())
+        result, final = run.result, run.result.final
         several = len(result.seeds) > 1
         rows.append(
             [
@@ -120,8 +121,8 @@ def _overview(runs: Sequence[Run]) -> Table:
 def _finals(runs: Sequence[Run]) -> list[Block]:
     bars = []
     for run, colour in zip(runs, _colours(runs), strict=True):
-        final = bootstrap_mean(run.result.final_returns())
-        band = (float(final.low), float(final.high)) if len(run.result.seeds) > 1 else (None, None)
+        final = run.result.final
+        band = (float(final.low), float(final.high)) if run.result.sound.sum() > 1 else (None, None)
         bars.append(Bar(run.label, "", colour, float(final.mean), *band))
     title = f"Final return on {runs[0].result.settings.environment}"
     return [BarChart(title, "mean return over the last tenth of the updates", bars, _interval_note(runs))]
@@ -174,8 +175,11 @@ def _curve(run: Run, name: str, colour: str, dash: Dash) -> Series:
         "episodes": result.episodes[chosen],
         "env_steps": result.env_steps.mean(axis=0)[chosen],
     }
-    interval = _interval(smoothed(metric(result, name), chosen, _window(updates)))
-    band = (interval.low, interval.high) if len(result.seeds) > 1 else ((), ())
+    values = metric(result, name)
+    # Of a frozen seed there is nothing to show but that it is one.
+    shown = values if name == "frozen" else values[result.sound]
+    interval = _interval(smoothed(shown, chosen, _window(updates)))
+    band = (interval.low, interval.high) if len(shown) > 1 else ((), ())
     return Series(run.label, colour, dash, x, interval.mean, *band)
 
 

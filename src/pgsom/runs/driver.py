@@ -239,7 +239,10 @@ def drive(
     stop: Callable[[Chunk], bool] = lambda chunk: False,
     every: int | None = None,
 ) -> Stand:
-    """Chunks of updates until there are `updates` or `stop` says so; chunks end at multiples of `every`."""
+    """Chunks of updates until there are `updates`, `stop` says so or no seed goes on.
+
+    Chunks end at multiples of `every`.
+    """
     size = min(FIRST_CHUNK, engine.capacity)
     while stand.updates < updates:
         count = min(size, updates - stand.updates)
@@ -253,6 +256,6 @@ def drive(
         for sink in sinks:
             sink.write(chunk)
         size = max(1, min(engine.capacity, round(count * min(4.0, SECONDS_BETWEEN_REPORTS / max(spent, 1e-4)))))
-        if stop(chunk):
+        if stop(chunk) or np.asarray(rows.frozen)[:, -1].all():
             break
     return stand

@@ -15,6 +15,7 @@ from pgsom.environments import Environment, HostEnvironment
 from pgsom.host_play import host_score
 from pgsom.methods import Method
 from pgsom.policies import Policy
+from pgsom.runs.failures import Failure, failures_of
 from pgsom.runs.plan import Settings
 from pgsom.statistics import Interval, bootstrap_mean
 from pgsom.training import Metrics, TrainState, evaluate_program
@@ -35,8 +36,11 @@ class TrainedPolicy:
 
     def act(self, observation: Any, *, key: Array | None = None) -> NDArray[Any] | np.generic:
         """The most probable action, or with a key a drawn one; leading axes of the observation are a batch."""
-        seen = np.asarray(observation)
         shape = self.observation_shape
+        try:
+            seen = np.asarray(observation)
+        except ValueError:
+            raise wrong("observation", observation, "accepted is an array, all rows of one length") from None
         batch = seen.shape[: seen.ndim - len(shape)]
         if seen.shape != (*batch, *shape):
             raise wrong("observation", seen.shape, f"accepted are arrays whose last axes have the shape {shape}")
@@ -95,13 +99,25 @@ class Result:
 
     @property
     def returns(self) -> NDArray[np.floating]:
-        """Mean undiscounted return of the episodes played at θ, before each update [seed, update]."""
-        return np.asarray(self.metrics.episode_return)
+        """Mean undiscounted return of the episodes played at θ, before each update [seed, update].
+
+        Of segments that of the episodes that ended in the update's batch; the last known where none did, NaN before
+        the first. NaN once a seed is frozen.
+        """
+        seen = np.asarray(self.metrics.episode_return)
+        if not self.method.plan.steps:
+            return seen
+        known = np.maximum.accumulate(np.where(np.isnan(seen), 0, np.arange(seen.shape[1])), axis=1)
+        return np.where(np.asarray(self.metrics.frozen) > 0, np.nan, np.take_along_axis(seen, known, axis=1))
 
     @property
     def episodes(self) -> NDArray[np.integer]:
-        """Episodes played up to and including each update, all stages counted [update]."""
-        return np.asarray(self.metrics.episodes)[0]
+        """Episodes played up to and including each update, all stages counted [update].
+
+        Of segments those that ended, where seeds differ the most of them.
+        """
+        # A frozen seed plays no more.
+        return np.asarray(self.metrics.episodes).max(axis=0)
 
     @property
     def env_steps(self) -> NDArray[np.integer]:
@@ -119,30 +135,59 @@ class Result:
         return np.asarray(self.metrics.declined).sum(axis=1)
 
     @property
+    def frozen(self) -> NDArray[np.bool_]:
+        """Which seeds failed too often in a row and made no more updates [seed]."""
+        return np.asarray(self.metrics.frozen)[:, -1] > 0
+
+    @property
+    def sound(self) -> NDArray[np.bool_]:
+        """The seeds that means and curves are over: those not frozen, or all if there are none such [seed]."""
+        return np.ones_like(self.frozen) if self.frozen.all() else ~self.frozen
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """The first update that was left out, of every seed that has one; the earliest first."""
+        return failures_of(self.metrics, self.seeds)
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What a reader of the numbers should know; empty if all is well."""
-        share = float(np.mean(self.metrics.negative_curvature))
+        curvature = np.asarray(self.metrics.negative_curvature)
+        share = float(curvature[np.isfinite(curvature)].mean()) if np.isfinite(curvature).any() else 0.0
         found = []
         if share > MOST_NEGATIVE:
             found.append(
                 f"{share:.0%} of the curvature's entries were negative (said from {MOST_NEGATIVE:.0%}): "
                 "where P is made from them, the direction depends on the rule's shape"
             )
-        if self.skipped.any():
-            found.append(f"{self.skipped.sum():,} updates were skipped: something in them was not finite")
+        if self.failures:
+            among = f", {np.count_nonzero(self.skipped):,} seeds" if len(self.seeds) > 1 else ""
+            found.append(f"{self.failures[0]} (the first of {self.skipped.sum():,} updates that were skipped{among})")
+        if self.frozen.any():
+            numbers = [seed for seed, frozen in zip(self.seeds, self.frozen, strict=True) if frozen]
+            left = "no seed went on" if self.frozen.all() else "means and curves are over the others"
+            failed = f"{float(self.method.freeze_after):g} updates in a row that were not finite"
+            found.append(f"frozen after {failed}: seed {_listing(tuple(numbers))}; {left}")
         if self.declined.any():
             found.append(f"{self.declined.sum():,} updates were declined: the rule found no step it could answer for")
         return tuple(found)
 
     @cached_property
     def curve(self) -> Interval:
-        """Mean return over seeds with its 95 % interval [update]."""
-        return bootstrap_mean(self.returns)
+        """Mean return over the sound seeds with its 95 % interval [update]."""
+        return bootstrap_mean(self.returns[self.sound])
+
+    @property
+    def final(self) -> Interval:
+        """Mean of the sound seeds' final returns with its 95 % interval."""
+        return bootstrap_mean(self.final_returns()[self.sound])
 
     def final_returns(self, share: float = 0.1) -> NDArray[np.floating]:
-        """Each seed's mean return over the last `share` of its updates [seed]."""
-        last = max(1, round(self.returns.shape[1] * share))
-        return self.returns[:, -last:].mean(axis=1)
+        """Each seed's mean return over the last `share` of the updates, those that have one; NaN if none has [seed]."""
+        last = self.returns[:, -max(1, round(self.returns.shape[1] * share)) :]
+        known = np.isfinite(last)
+        mean = np.where(known, last, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+        return np.where(known.any(axis=1), mean, np.nan)
 
     @property
     def steps_per_second(self) -> float:

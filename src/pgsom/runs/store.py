@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pgsom.checks import wrong
 from pgsom.environments import make
 from pgsom.methods import make_method
-from pgsom.policies import make_policy
+from pgsom.policies import make_policy, standardised
 from pgsom.runs.plan import Settings
 from pgsom.runs.result import Result, metric, metric_names
 from pgsom.training import Metrics
@@ -66,6 +66,8 @@ def load(path: str | Path) -> Result:
     environment = make(settings.environment, **settings.environment_options)
     policy = make_policy(settings.policy, environment, **settings.policy_options | {"hidden": settings.hidden})
     method = make_method(settings.method, **settings.options)
+    if method.plan.normalise_observations:
+        policy = standardised(policy, environment.observation)
     shapes = jax.eval_shape(policy.init, jax.random.key(0))
     leaves = safetensors.numpy.load((folder / POLICY).read_bytes())
     params = jax.tree.unflatten(jax.tree.structure(shapes), [leaves[name] for name in _leaf_names(shapes)])
@@ -78,9 +80,7 @@ def load(path: str | Path) -> Result:
 
 def summary(result: Result) -> dict[str, Any]:
     """The run in a few numbers, JSON-ready; what `pgsom train --json` prints."""
-    from pgsom.statistics import bootstrap_mean
-
-    final = bootstrap_mean(result.final_returns())
+    final = result.final
     return {
         "environment": result.settings.environment,
         "method": result.settings.method,
@@ -93,6 +93,8 @@ def summary(result: Result) -> dict[str, Any]:
         "final_return": {"mean": float(final.mean), "low": float(final.low), "high": float(final.high)},
         "final_return_by_seed": [float(r) for r in result.final_returns()],
         "skipped_updates": [int(n) for n in result.skipped],
+        "first_failures": [failure._asdict() for failure in result.failures],
+        "frozen_seeds": [seed for seed, frozen in zip(result.seeds, result.frozen, strict=True) if frozen],
         "declined_updates": [int(n) for n in result.declined],
         "warnings": list(result.warnings),
         "compile_seconds": result.compile_seconds,

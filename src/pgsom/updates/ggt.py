@@ -21,7 +21,9 @@ class GGTState(NamedTuple):
     """Leaves [r, …], the latest first, older ones fading."""
 
 
-def scale_by_ggt(decay: float = 0.9, *, damping: float = 1e-4, window: int = 10) -> optax.GradientTransformation:
+def scale_by_ggt(
+    decay: float | Array = 0.9, *, damping: float | Array = 1e-4, window: int = 10
+) -> optax.GradientTransformation:
     """GGT, with a window of r gradients.
 
         𝐆 = (g_t, β g_{t−1}, β² g_{t−2}, …)   [D, r]

@@ -30,7 +30,12 @@ class ShampooState(NamedTuple):
 
 
 def scale_by_shampoo(
-    beta1: float = 0.9, beta2: float = 0.99, *, damping: float = 1e-4, sums: bool = False, refresh: int = 1
+    beta1: float | Array = 0.9,
+    beta2: float | Array = 0.99,
+    *,
+    damping: float | Array = 1e-4,
+    sums: bool = False,
+    refresh: int = 1,
 ) -> optax.GradientTransformation:
     """Shampoo for arrays of any order k; for a matrix, k = 2.
 
@@ -73,7 +78,7 @@ def descend_by_shampoo(**options: Any) -> optax.GradientTransformation:
     return optax.chain(scale_by_shampoo(**options), optax.scale(-1.0))
 
 
-def check_shampoo(beta1: float, beta2: float, damping: float, sums: bool, refresh: int) -> None:
+def check_shampoo(beta1: float | Array, beta2: float | Array, damping: float | Array, sums: bool, refresh: int) -> None:
     """Numbers in range, structure of its type."""
     check_number("beta1", beta1, at_least=0, below=1)
     check_number("beta2", beta2, at_least=0, below=1)

@@ -31,7 +31,7 @@ class SoapState(NamedTuple):
 
 
 def scale_by_soap(
-    beta1: float = 0.95, beta2: float = 0.95, *, eps: float = 1e-8, refresh: int = 10
+    beta1: float | Array = 0.95, beta2: float | Array = 0.95, *, eps: float | Array = 1e-8, refresh: int = 10
 ) -> optax.GradientTransformation:
     """SOAP; for a matrix.
 

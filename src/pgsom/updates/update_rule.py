@@ -24,7 +24,8 @@ class Info(NamedTuple):
     alignment: Array
     """Cosine of the angle between direction and gradient."""
     negative_curvature: Array
-    """Share of the entries of the curvature in use that are negative; 0 for rules without curvature."""
+    """Share of the entries of the curvature in use that are negative; 0 for rules without curvature, NaN if one of
+    the entries is not finite."""
     declined: Array
     """1 if the rule found no step that it could answer for and stayed where it was, else 0."""
 
@@ -62,6 +63,15 @@ class RoamingRule(UpdateRule, Protocol):
         self, objective: LocalObjective, state: Tree, params: Tree, *others: LocalObjective
     ) -> tuple[Tree, Tree, Info]:
         """As every rule's, with what the batches at the other points say."""
+        ...
+
+
+@runtime_checkable
+class PacedRule(UpdateRule, Protocol):
+    """A rule that takes several steps in an update, at a rate of its own."""
+
+    def slowed(self, factor: Any) -> UpdateRule:
+        """The rule with its rate times `factor`."""
         ...
 
 
@@ -104,12 +114,13 @@ def norm(tree: Tree) -> Array:
 
 
 def share_negative(tree: Tree | None) -> Array:
-    """The share of entries below 0."""
+    """The share of entries below 0; NaN if one of them is not finite."""
     leaves = jax.tree.leaves(tree)
     if not leaves:
         return jnp.zeros(())
     negative = sum(jnp.sum(leaf < 0) for leaf in leaves)
-    return jnp.asarray(negative / sum(leaf.size for leaf in leaves), leaves[0].dtype)
+    share = jnp.asarray(negative / sum(leaf.size for leaf in leaves), leaves[0].dtype)
+    return jnp.where(all_finite(tree), share, jnp.nan)
 
 
 def all_finite(tree: Tree) -> Array:
