@@ -58,6 +58,7 @@ def play(
     `draw` is Gymnasium's ``"rgb_array"``, or ``"human"`` for a window, or None. The most probable action is taken each
     time, or with `stochastic` a drawn one.
     """
+    without_display()
     policy = result.policy(seed)
     root = jax.random.fold_in(jax.random.key(key), episode)
     keys: Callable[[int], Any] = functools.partial(jax.random.fold_in, root)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from pgsom.checks import wrong
 from pgsom.environments import Discrete, Spec
+from pgsom.normalisation import LARGEST
 from pgsom.policies import (
     MLP,
     Bernoulli,
@@ -28,6 +29,7 @@ from pgsom.policies import (
 )
 from pgsom.policies.layer_norm import EPSILON
 from pgsom.policies.networks import Layer, Network
+from pgsom.policies.standardised import Standardised
 
 Tree = Any
 
@@ -72,12 +74,12 @@ def recipe_of(policy: Policy, params: Tree, observation: Spec) -> Recipe:
 
 
 def _network(network: Network, params: Tree) -> list[Step]:
-    if type(network).__name__ == "Standardised":
+    if isinstance(network, Standardised):
         inner, seen = params
         scale = np.float32(1) / np.sqrt(_array(seen.variance))
         known = bool(np.asarray(seen.number) > 0)
-        first = [Step("standardise", {"limit": 10.0}, {"mean": _array(seen.mean), "scale": scale})] if known else []
-        return first + _network(network.network, inner)  # type: ignore[attr-defined]
+        first = [Step("standardise", {"limit": LARGEST}, {"mean": _array(seen.mean), "scale": scale})] if known else []
+        return first + _network(network.network, inner)
     if isinstance(network, LayerNormMLP):
         return _mlp(network.mlp, *params)
     if isinstance(network, MLP):
