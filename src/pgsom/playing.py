@@ -7,6 +7,7 @@ which is given the state; any other by bars of what the policy sees.
 import functools
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -80,10 +81,13 @@ def record(shown: list[Shown], path: Path, frames_a_second: int = FRAMES_A_SECON
     imageio = _imageio()
     frames = [moment.frame for moment in shown if moment.frame is not None]
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix.lower() == ".gif":
-        imageio.mimwrite(path, frames, duration=1000 / frames_a_second, loop=0)
-    else:
-        imageio.mimwrite(path, [_even(frame) for frame in frames], fps=frames_a_second, macro_block_size=1)
+    with warnings.catch_warnings():
+        # JAX warns of every fork; the encoder's process runs nothing of this one.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        if path.suffix.lower() == ".gif":
+            imageio.mimwrite(path, frames, duration=1000 / frames_a_second, loop=0)
+        else:
+            imageio.mimwrite(path, [_even(frame) for frame in frames], fps=frames_a_second, macro_block_size=1)
     return path
 
 
