@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pgsom.experiments.blocks import Trained
+from pgsom.experiments.moments import TOLERANCE
 from pgsom.experiments.printed import Variant
 from pgsom.experiments.problems import built_in_problems, random_problems
 from pgsom.experiments.study import Study
-from pgsom.experiments.theory import TOLERANCE, study
+from pgsom.experiments.theory import study
 from pgsom.experiments.verdicts import Claim, Finding, Number, at_least, at_most, conclude, exactly
 from pgsom.statistics import bootstrap_mean
 
