@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     )
     from pgsom.presets import preset
     from pgsom.rollout import Rollout, collect, score
-    from pgsom.runs import Progress, Result, load, sweep, train
+    from pgsom.runs import Progress, Result, load, resume, sweep, train
     from pgsom.schemes import EULER, HEUN, MIDPOINT, RALSTON, RK4, Scheme, make_scheme, paper_alpha
     from pgsom.training import TrainState, init, seed_keys, step
     from pgsom.updates import (
@@ -169,7 +169,7 @@ _MODULES = {
     ),
     "pgsom.presets": ("preset",),
     "pgsom.training": ("TrainState", "init", "seed_keys", "step"),
-    "pgsom.runs": ("Progress", "Result", "load", "sweep", "train"),
+    "pgsom.runs": ("Progress", "Result", "load", "resume", "sweep", "train"),
 }
 _RENAMED = {
     "make_environment": ("pgsom.environments", "make"),

@@ -13,7 +13,7 @@ import pytest
 
 import pgsom
 from pgsom.checks import InputError
-from pgsom.collectors import Plan
+from pgsom.collectors import BatchPlan
 from pgsom.environments import Discrete, Step, chain, two_armed_bandit
 from pgsom.methods import Common, Method, adam, assemble, make_method, reinforce
 from pgsom.policies import Policy, policy_from_functions, tabular_softmax
@@ -272,7 +272,7 @@ def test_an_update_with_a_reward_that_is_not_finite_is_left_out_and_counted(
     environment: Broken, method: Method
 ) -> None:
     """Action 0 of the one state earns 1, action 1 something that is no number; batches of action 0 alone are good."""
-    method = dataclasses.replace(method, plan=Plan(2))
+    method = dataclasses.replace(method, plan=BatchPlan(2))
     history = history_of(environment, Policy(tabular_softmax(1, 2)), method, 24)
     skipped = [bool(metrics.skipped) for _, metrics, _ in history]
     assert any(skipped) and not all(skipped)

@@ -14,6 +14,7 @@ from pgsom.policies import Policy
 from pgsom.policies.policy import policy_options
 
 DEFAULT_EPISODES = 500
+DEFAULT_ENV_STEPS = 100_000
 Words = dict[str, Any]
 """Options by name; values that TOML can hold, or None."""
 
@@ -69,22 +70,25 @@ def described(
     """Settings of one of the plan's methods; each of the others is a name or an object, with its options if named."""
     name, options = written
     of_policy = policy_options() | dict(policy[1])
-    # A list, as it will come back from TOML.
-    of_policy["hidden"] = list(of_policy["hidden"])
     words = (options, environment[1], of_policy)
     named = isinstance(environment[0], str) and not isinstance(policy[0], Policy)
     return Settings(
         environment=plan.environment.name,
-        environment_options=dict(environment[1]),
+        environment_options=_as_read(environment[1]),
         method=name,
-        options=dict(options or {}),
+        options=_as_read(options or {}),
         policy=_policy_name(policy[0], plan.environment),
-        policy_options=of_policy,
+        policy_options=_as_read(of_policy),
         seed=plan.root,
         seeds=plan.seeds,
         updates=plan.updates,
         rebuildable=named and all(part is not None and can_be_written(part) for part in words),
     )
+
+
+def _as_read(options: Mapping[str, Any]) -> Words:
+    """As the options come back from TOML: tuples as lists."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
 
 
 def described_method(method: str | Method, options: Mapping[str, Any]) -> tuple[str, Words | None]:
@@ -121,16 +125,35 @@ def same_structure(methods: Sequence[Method]) -> list[list[int]]:
     return list(groups.values())
 
 
-def budget(method: Method, episodes: int | None, updates: int | None) -> int:
-    """Updates, from either."""
+def budget(method: Method, episodes: int | None, updates: int | None, env_steps: int | None = None) -> int:
+    """Updates, from any one of them."""
+    given = {"updates": updates, "episodes": episodes, "env_steps": env_steps}
+    (first, *others) = [name for name, number in given.items() if number is not None] or ["default"]
+    if others:
+        other = f"{others[0]}={given[others[0]]} is given"
+        raise wrong(first, given[first], f"accepted is either {first} or {others[0]}, and {other}")
     if updates is not None:
-        if episodes is not None:
-            raise wrong("updates", updates, f"accepted is either updates or episodes, and episodes={episodes} is given")
         return check_count("updates", updates)
+    if method.steps_per_update:
+        return _updates_of_steps(method, episodes, env_steps)
+    if env_steps is not None:
+        raise wrong("env_steps", env_steps, f"{method.name} plays whole episodes; accepted with steps > 0, or episodes")
     per_update = method.episodes_per_update
     wanted = check_count("episodes", DEFAULT_EPISODES if episodes is None else episodes)
     if wanted < per_update:
         raise wrong("episodes", wanted, f"one update of {method.name} takes {per_update}; accepted is >= {per_update}")
+    return wanted // per_update
+
+
+def _updates_of_steps(method: Method, episodes: int | None, env_steps: int | None) -> int:
+    """For batches of a fixed number of steps, however many episodes that is."""
+    if episodes is not None:
+        accepted = f"{method.name} plays {method.plan.steps} steps at a time; accepted are env_steps and updates"
+        raise wrong("episodes", episodes, accepted)
+    per_update = method.steps_per_update
+    wanted = check_count("env_steps", DEFAULT_ENV_STEPS if env_steps is None else env_steps)
+    if wanted < per_update:
+        raise wrong("env_steps", wanted, f"one update of {method.name} takes {per_update}; accepted is >= {per_update}")
     return wanted // per_update
 
 

@@ -65,6 +65,8 @@ class Result:
     run_seconds: float
     state: TrainState | None = None
     """After the last update: all that training on would need. None where only the policies were kept."""
+    notes: tuple[str, ...] = ()
+    """What happened to the run: damage that was mended, simulators that could not be taken up again."""
 
     @property
     def updates(self) -> int:
@@ -78,12 +80,23 @@ class Result:
 
     @property
     def returns(self) -> NDArray[np.floating]:
-        """Mean undiscounted return of the episodes played at θ, before each update [seed, update]."""
-        return np.asarray(self.metrics.episode_return)
+        """Mean undiscounted return of the episodes played at θ, before each update [seed, update].
+
+        Of segments that of the episodes that ended in the update's batch; the last known where none did, NaN before
+        the first. NaN once a seed is frozen.
+        """
+        seen = np.asarray(self.metrics.episode_return)
+        if not self.method.plan.steps:
+            return seen
+        known = np.maximum.accumulate(np.where(np.isnan(seen), 0, np.arange(seen.shape[1])), axis=1)
+        return np.where(np.asarray(self.metrics.frozen) > 0, np.nan, np.take_along_axis(seen, known, axis=1))
 
     @property
     def episodes(self) -> NDArray[np.integer]:
-        """Episodes played up to and including each update, all stages counted [update]."""
+        """Episodes played up to and including each update, all stages counted [update].
+
+        Of segments those that ended, where seeds differ the most of them.
+        """
         # A frozen seed plays no more.
         return np.asarray(self.metrics.episodes).max(axis=0)
 
