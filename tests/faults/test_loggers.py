@@ -14,6 +14,7 @@ from pgsom.checks import InputError
 from pgsom.methods import make_method
 from pgsom.policies import make_policy
 from pgsom.runs.driver import Chunk, Memory, Stand, drive, engine_for
+from pgsom.runs.evaluations import Evaluation
 from pgsom.runs.loggers import JsonLines, TensorBoard, WeightsAndBiases, curvature_of, make_loggers, points_of
 from pgsom.runs.plan import Plan
 from pgsom.training import Metrics
@@ -150,8 +151,10 @@ def test_weights_and_biases_offline(ran: Chunks, tmp_path: Path, monkeypatch: py
     assert isinstance(logger, WeightsAndBiases)
     for chunk in ran.chunks:
         logger.write(chunk)
-    said = dict(logger._run.summary)
+    logger.evaluated(Evaluation(UPDATES, np.array([[1.0, 2.0], [4.0, 4.0]]), np.array([True, False])))
     logger.close()
+    said = dict(logger._run.summary)
+    assert said["mean/evaluation"] == 1.5, "a frozen seed does not count"
     last = points_of(ran.chunks[-1])[-1]
     assert said["seed-0/episodes"] == last.episodes[0]
     np.testing.assert_allclose(said["mean/gradient_norm"], last.values["gradient_norm"].mean())

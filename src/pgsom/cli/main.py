@@ -19,6 +19,8 @@ from pgsom.cli.arguments import FLAG, Option, help_text, read_arguments
 COMMANDS = {
     "train": ("pgsom.cli.train", "train policies on an environment, several seeds side by side"),
     "resume": ("pgsom.cli.resume", "carry on a run that was stopped, or further one that has ended"),
+    "runs": ("pgsom.cli.runs", "the runs in a folder, and how they stand"),
+    "show": ("pgsom.cli.show", "one run, as far as it has got"),
     "report": ("pgsom.cli.report", "one interactive page of saved runs"),
     "paper": ("pgsom.cli.paper", "the paper's experiment, beside its printed table"),
     "theory": ("pgsom.cli.theory", "the paper's lemmas and every estimator on finite MDPs, exactly"),

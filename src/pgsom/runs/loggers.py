@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from pgsom.checks import InputError, check_choice, wrong
 from pgsom.runs.driver import Chunk, Sink
+from pgsom.runs.evaluations import Evaluation
 
 POINTS = 20
 MOST_SEEDS = 16
@@ -33,7 +34,11 @@ LOGGERS: dict[str, str] = {
 
 @runtime_checkable
 class Logger(Sink, Protocol):
-    """A sink with an end."""
+    """A sink that is told of evaluations, and of the end."""
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """The policies were evaluated after the chunk that was written last."""
+        ...
 
     def close(self) -> None:
         """After the last chunk."""
@@ -73,12 +78,18 @@ class JsonLines:
     def write(self, chunk: Chunk) -> None:
         if not self._begun:
             self._begin(chunk.first)
-        lines = (json.dumps(self._object(point, chunk.seconds), allow_nan=False) for point in points_of(chunk))
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write("".join(f"{line}\n" for line in lines))
+        self._add([self._object(point, chunk.seconds) for point in points_of(chunk)])
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        values = [_finite(value) for value in evaluation.by_seed.tolist()]
+        self._add([{"updates": evaluation.updates, "seeds": self._seeds, "evaluation": values}])
 
     def close(self) -> None:
         pass
+
+    def _add(self, objects: Sequence[Mapping[str, Any]]) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write("".join(f"{json.dumps(one, allow_nan=False)}\n" for one in objects))
 
     def _object(self, point: Point, seconds: float) -> dict[str, Any]:
         counts = {"seeds": self._seeds, "episodes": point.episodes.tolist(), "env_steps": point.env_steps.tolist()}
@@ -117,6 +128,12 @@ class TensorBoard:
                 self._add_scalars(writer, place, point)
         if time.monotonic() - self._last_histograms >= SECONDS_BETWEEN_HISTOGRAMS:
             self._add_histograms(chunk)
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        for place, writer in self._writers.items():
+            value = evaluation.mean if place is None else float(evaluation.by_seed[place])
+            if math.isfinite(value):
+                writer.add_scalar("evaluation", value, evaluation.updates)
 
     def close(self) -> None:
         if self._last is not None:
@@ -179,7 +196,10 @@ class WeightsAndBiases:
     def write(self, chunk: Chunk) -> None:
         for point in points_of(chunk):
             drawn = self._histograms(chunk) if point.updates == chunk.last else {}
-            self._run.log(self._named(point) | drawn, step=point.updates, commit=True)
+            self._run.log(self._named(point) | drawn, step=point.updates)
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        self._run.log({"mean/evaluation": _finite(evaluation.mean)}, step=evaluation.updates)
 
     def close(self) -> None:
         self._run.finish()
