@@ -152,8 +152,9 @@ def test_weights_and_biases_offline(ran: Chunks, tmp_path: Path, monkeypatch: py
     for chunk in ran.chunks:
         logger.write(chunk)
     logger.evaluated(Evaluation(UPDATES, np.array([[1.0, 2.0], [4.0, 4.0]]), np.array([True, False])))
-    logger.close()
+    logger._run.log({}, commit=True)
     said = dict(logger._run.summary)
+    logger.close()
     assert said["mean/evaluation"] == 1.5, "a frozen seed does not count"
     last = points_of(ran.chunks[-1])[-1]
     assert said["seed-0/episodes"] == last.episodes[0]

@@ -4,6 +4,7 @@ A chunk may hold thousands of updates a second, more than anybody looks at: a lo
 each, means over the updates since the point before. Every update is in the run's own table of metrics.
 """
 
+import importlib.util
 import itertools
 import json
 import math
@@ -30,6 +31,7 @@ LOGGERS: dict[str, str] = {
     "tensorboard": "a folder tensorboard beside it: curves of each seed and of their mean, histograms of curvature",
     "wandb": "Weights & Biases, project pgsom; WANDB_MODE=offline keeps it in the run's folder",
 }
+PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 
 
 @runtime_checkable
@@ -109,11 +111,6 @@ class TensorBoard:
     """Event files for TensorBoard, one folder for each seed and one for their mean."""
 
     def __init__(self, folder: Path, seeds: Sequence[int]) -> None:
-        try:
-            import tensorboardX  # noqa: F401
-        except ImportError:
-            accepted = "tensorboardX is not installed; accepted after pip install 'pgsom[tensorboard]'"
-            raise wrong("log", "tensorboard", accepted) from None
         self._folder, self._seeds = folder, list(seeds)
         self._writers: dict[int | None, Any] = {}
         self._last: Chunk | None = None
@@ -174,10 +171,8 @@ class WeightsAndBiases:
     """A run of Weights & Biases. What it needs to know of an account it knows from its own configuration."""
 
     def __init__(self, folder: Path, seeds: Sequence[int], config: Mapping[str, Any]) -> None:
-        try:
-            import wandb
-        except ImportError:
-            raise wrong("log", "wandb", "is not installed; accepted after pip install 'pgsom[wandb]'") from None
+        import wandb
+
         self._seeds, self._wandb = list(seeds), wandb
         self._last_histograms = -math.inf
         quiet = wandb.Settings(silent=True, console="off")
@@ -229,14 +224,26 @@ def make_loggers(
     log: str | Sequence[str | Logger], folder: Path | None, seeds: Sequence[int], config: Mapping[str, Any]
 ) -> list[Logger]:
     """The named loggers (one word may name several, with commas), which write into `folder`; objects as they are."""
-    words = log.split(",") if isinstance(log, str) else list(log)
-    names = [check_choice("log", word, LOGGERS) for word in words if not isinstance(word, Logger)]
+    check_log(log, kept=folder is not None)
+    return [word if isinstance(word, Logger) else _make(word, folder or Path(), seeds, config) for word in _words(log)]
+
+
+def check_log(log: str | Sequence[str | Logger], *, kept: bool) -> None:
+    """That such loggers can be made; those with names only where the run has a folder."""
+    if not isinstance(log, str | list | tuple):
+        raise wrong("log", log, f"accepted are {', '.join(LOGGERS)}, several with commas, or a list of loggers")
+    names = [check_choice("log", word, LOGGERS) for word in _words(log) if not isinstance(word, Logger)]
     for name in names:
         if names.count(name) > 1:
             raise wrong("log", log, f"{name} is given twice")
-    if names and folder is None:
+        if name in PACKAGES and importlib.util.find_spec(PACKAGES[name]) is None:
+            raise wrong("log", name, f"needs {PACKAGES[name]}; accepted after pip install 'pgsom[{name}]'")
+    if names and not kept:
         raise wrong("log", log, "accepted only together with out, the run's folder")
-    return [word if isinstance(word, Logger) else _make(str(word), folder or Path(), seeds, config) for word in words]
+
+
+def _words(log: str | Sequence[str | Logger]) -> list[Any]:
+    return log.split(",") if isinstance(log, str) else list(log)
 
 
 def _make(name: str, folder: Path, seeds: Sequence[int], config: Mapping[str, Any]) -> Logger:

@@ -102,7 +102,8 @@ def train(
     of_policy = {name: options.pop(name) for name in policy_options() if name in options}
     parts = _Parts(environment, dict(environment_options or {}), policy, of_policy, hidden, activation)
     made = [make_method(method, **options)]
-    watch = Watch(callback, log, evaluate_every, evaluation_episodes, on_evaluation, target_return)
+    told = (callback, log, evaluate_every, evaluation_episodes, on_evaluation, target_return)
+    watch = Watch(*told, kept=out is not None)
     ((_, plan, (settings,)),) = _plans(
         parts, made, [described_method(method, options)], seeds, (episodes, updates, env_steps), seed
     )
@@ -155,7 +156,8 @@ def resume(
         on_evaluation: called with each `Evaluation`.
         target_return: a mean return of an evaluation that ends the run.
     """
-    watch = Watch(callback, log, evaluate_every, evaluation_episodes, on_evaluation, target_return)
+    told = (callback, log, evaluate_every, evaluation_episodes, on_evaluation, target_return)
+    watch = Watch(*told, kept=True)
     folder = Path(run)
     check_readable(folder)
     with held(folder):

@@ -10,7 +10,7 @@ import numpy as np
 from pgsom.checks import check_count, check_number, wrong
 from pgsom.runs.driver import Chunk
 from pgsom.runs.evaluations import Evaluation
-from pgsom.runs.loggers import Logger, make_loggers
+from pgsom.runs.loggers import Logger, check_log, make_loggers
 from pgsom.runs.plan import Plan, Settings
 from pgsom.runs.report import Callback, Report
 from pgsom.runs.result import Result
@@ -29,12 +29,15 @@ class Watch:
     evaluation_episodes: int = 20
     on_evaluation: EvaluationCallback | None = None
     target_return: float | None = None
+    kept: bool = False
+    """Whether the run has a folder."""
 
     def __post_init__(self) -> None:
         for name, takes in (("callback", "Progress"), ("on_evaluation", "Evaluation")):
             function = getattr(self, name)
             if function is not None and not callable(function):
                 raise wrong(name, function, f"accepted is a function of {takes}")
+        check_log(self.log, kept=self.kept)
         check_count("evaluate_every", self.evaluate_every, at_least=0)
         check_count("evaluation_episodes", self.evaluation_episodes)
         if self.target_return is not None:
