@@ -147,8 +147,8 @@ class Result:
                 "where P is made from them, the direction depends on the rule's shape"
             )
         if self.failures:
-            failed = np.count_nonzero(self.skipped)
-            among = f", of {failed:,} seed{'s' if failed > 1 else ''}" if len(self.seeds) > 1 else ""
+            ill = np.count_nonzero(self.skipped)
+            among = f", of {ill:,} seed{'s' if ill > 1 else ''}" if len(self.seeds) > 1 else ""
             found.append(f"{self.failures[0]} (the first of {self.skipped.sum():,} updates that were skipped{among})")
         if self.frozen.any():
             numbers = [seed for seed, frozen in zip(self.seeds, self.frozen, strict=True) if frozen]
