@@ -286,7 +286,7 @@ def _in_memory(plan: Plan, settings: Sequence[Settings], watch: Watch) -> list[R
     state = engine.start()
     engine.advance(state, 0)
     compiled = time.perf_counter() - started
-    memory, report = Memory(), Report(plan.updates, watch.callback)
+    memory, report = Memory(), Report(plan, watch.callback)
     watching = Watching(watch, plan, settings[0], report, None)
 
     def results(state: TrainState) -> list[Result]:

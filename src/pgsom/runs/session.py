@@ -102,7 +102,7 @@ def _go_on(
         if recorders is not None:
             recorders.append(recorder)
         steps = int(stand.state.env_steps.sum())
-        report = Report(plan.updates, watch.callback, updates=stand.updates, env_steps=steps)
+        report = Report(plan, watch.callback, updates=stand.updates, env_steps=steps)
         try:
             watching = Watching(watch, plan, settings, report, run)
             sinks, every = [recorder, *watching.loggers], watch.every(keeping.updates)
