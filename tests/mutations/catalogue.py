@@ -107,6 +107,13 @@ MUTATIONS = (
         "tests/exact/test_kfac.py -k factored_damping",
     ),
     Mutation(
+        "a probe forgets the scores of earlier chunks",
+        "curvature/causal_probe.py",
+        "jax.tree.map(jnp.add, product, across)",
+        "product",
+        "tests/exact/test_hutchinson.py -k gradients_pass",
+    ),
+    Mutation(
         "bias correction one update late",
         "updates/som.py",
         "count, renewed = state.updates + 1,",
