@@ -117,7 +117,7 @@ def test_probes_in_the_gradients_pass_are_products_with_the_same_signs(policy: P
         return found, (made[0], (made[1] + made[2]) / 2)
 
     for found, expected in zip(*both(objective), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * float(np.abs(expected).max()))
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=TINY)
 
 
 def test_probes_of_scales_that_do_not_depend_on_the_state() -> None:
