@@ -70,7 +70,19 @@ two batches that SHARP and its like play.
 
 The page is written by `python -m benchmarks.gradient_variance` from `benchmarks/gradient_variance.json`.
 """
-TAIL = ""
+TAIL = """
+## What this says
+
+- Averages are far better estimates than a plain gradient of as many episodes, and the shorter the steps the better. The
+  rules that play two batches an update give up half of that: they are held against a REINFORCE that has both.
+- HAPG and PAGE-PG are no better than REINFORCE: their promise is a large batch now and then and small ones in between,
+  and here all batches are alike. Between two renewals their noise can only grow.
+- The corrections do what they promise: by Hessian products at random points and by importance weights the bias is zero
+  at every length. SGDHess and transport, exact to second order, show theirs with long steps.
+- They do it for a price: with long steps the variance that a product or a ratio adds is larger than the bias that it
+  takes away, and the best estimate of all is plain momentum's. With four episodes a batch noise outweighs lag.
+- The causal product is less noisy than Lemma 1's, which the papers print.
+"""
 
 
 def path(length: float) -> tuple[jax.Array, jax.Array]:

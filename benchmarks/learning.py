@@ -84,7 +84,7 @@ def measure(name: str) -> Row:
         goal=preset.goal,
         episodes=int(result.episodes[-1]),
         env_steps=float(result.env_steps[:, -1].mean()),
-        while_learning=float(result.returns.mean()),
+        while_learning=float(np.nanmean(result.returns)),
         skipped=int(result.skipped.sum()),
         scores=[round(float(score), 2) for score in scores],
     )

@@ -171,19 +171,21 @@ BASELINES: dict[str, BaselineEntry] = {
     "time-step": BaselineEntry("mean over running episodes at each step (biased)", lambda v, d: TimeStepBaseline()),
     "leave-one-out": BaselineEntry("mean over the other running episodes", lambda v, d: LeaveOneOutBaseline()),
 }
+LEARNED: dict[str, str] = {"critic": "V(s), learned beside the policy; cut-off episodes are worth what it says"}
+"""Names of baselines that are no functions of the batch's returns; see `pgsom.critic`."""
 
 
 def make_baseline(baseline: str | Baseline, *, value: float, decay: float, episodes: int) -> Baseline:
     """The named baseline, fit for `episodes` episodes an update; a ready-made one is only checked."""
     if isinstance(baseline, str):
-        check_choice("baseline", baseline, BASELINES)
+        check_choice("baseline", baseline, (*BASELINES, *LEARNED))
         check_number("baseline_value", value)
         check_number("baseline_decay", decay, at_least=0, below=1)
         made = BASELINES[baseline].make(value, decay)
     elif isinstance(baseline, Baseline):
         made = baseline
     else:
-        raise wrong("baseline", baseline, f"accepted are {', '.join(BASELINES)} and objects like them")
+        raise wrong("baseline", baseline, f"accepted are {', '.join((*BASELINES, *LEARNED))} and objects like them")
     if episodes < made.least_episodes:
         raise wrong("batch", episodes, f"the baseline {baseline!r} compares episodes; accepted is >= 2")
     return made

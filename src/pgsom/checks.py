@@ -6,10 +6,13 @@ tracers (a vmapped hyper-parameter) are let through: they have no single value t
 
 import difflib
 import math
+import re
 from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
+LONGEST_SHOWN = 100
+"""Characters of a value in a message."""
 LONGEST_LIST, SHOWN_OF_MANY = 16, 8
 """An error names every choice of up to so many, and so many of more."""
 
@@ -20,7 +23,12 @@ class InputError(ValueError):
 
 def wrong(argument: str, value: Any, accepted: str) -> InputError:
     """The one form all messages have: ``argument=value: accepted``."""
-    return InputError(f"{argument}={value!r}: {accepted}")
+    return InputError(f"{argument}={_shown(value)}: {accepted}")
+
+
+def printable(text: str) -> str:
+    """Text from anywhere, made harmless in a terminal: what could move the cursor or turn the line is spelled out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:
@@ -113,6 +121,14 @@ def _describe(
     bounds = ((">", above), (">=", at_least), ("<=", at_most), ("<", below))
     said = " and ".join(f"{sign} {_plain(bound)}" for sign, bound in bounds if bound is not None)
     return f"{noun} {said}" if said else f"a finite {noun.removeprefix('a ')}"
+
+
+def _shown(value: Any) -> str:
+    """In one line, and short unless it is text, of which every letter may matter."""
+    if isinstance(value, str):
+        return repr(value)
+    shown = re.sub(r" at 0x[0-9a-f]+", "", " ".join(repr(value).split()))
+    return shown if len(shown) <= LONGEST_SHOWN else f"{shown[: LONGEST_SHOWN - 1]}…"
 
 
 def _plain(bound: float) -> str:

@@ -1,8 +1,9 @@
 """Collectors: where training gets its batches from.
 
 A collector plays, and nothing else in training does. It is asked for a batch at some parameters and carries what must
-travel from batch to batch (statistics, environments in mid-episode) in an *experience* state, a pytree of arrays. A
-collector for a simulator that cannot be traced keeps that simulator to itself and steps it on the host.
+travel from batch to batch (statistics, environments in mid-episode) in an *experience* state, a pytree of arrays, with
+its `Statistics` under that name. A collector for a simulator that cannot be traced keeps that simulator to itself and
+steps it on the host.
 """
 
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ Batch = Rollout | Segments
 
 
 @dataclass(frozen=True)
-class Plan:
+class BatchPlan:
     """What a method wants played for one batch; a static part of a program."""
 
     environments: int
@@ -60,10 +61,6 @@ class Collector(Protocol):
         """A batch played at `params`, and the experience state after it."""
         ...
 
-    def statistics(self, experience: Tree) -> Statistics:
-        """What the experience state knows of everything that was seen."""
-        ...
-
 
 @dataclass(frozen=True)
 class EpisodeCollector:
@@ -71,7 +68,7 @@ class EpisodeCollector:
 
     environment: Environment
     policy: Policy
-    plan: Plan
+    plan: BatchPlan
     discount: Any
     """γ of the sums by whose size rewards are scaled."""
 
@@ -88,9 +85,6 @@ class EpisodeCollector:
         raw = collect(self.environment, self.policy, params, key, episodes, seen=seen)
         return normalised_episodes(raw, experience, self.discount)
 
-    def statistics(self, experience: Statistics) -> Statistics:
-        return experience
-
 
 @dataclass(frozen=True)
 class SegmentCollector:
@@ -98,7 +92,7 @@ class SegmentCollector:
 
     environment: Environment
     policy: Policy
-    plan: Plan
+    plan: BatchPlan
     discount: Any
     """γ of the sums by whose size rewards are scaled."""
 
@@ -112,11 +106,14 @@ class SegmentCollector:
     def collect(self, key: Array, params: Tree, experience: Standing) -> tuple[Segments, Standing]:
         return play_segments(self.environment, self.policy, params, key, experience, self.plan.steps, self.discount)
 
-    def statistics(self, experience: Standing) -> Statistics:
-        return experience.statistics
+
+def statistics_of(experience: Tree) -> Statistics:
+    """What an experience state knows of everything that was seen: it is a `Statistics`, or has one as an attribute."""
+    known = getattr(experience, "statistics", experience)
+    return known if isinstance(known, Statistics) else Statistics(None, None)
 
 
-def collector_of(environment: Environment, policy: Policy, plan: Plan, discount: Any) -> Collector:
+def collector_of(environment: Environment, policy: Policy, plan: BatchPlan, discount: Any) -> Collector:
     """What plays this plan in an environment in JAX."""
     kind = SegmentCollector if plan.steps else EpisodeCollector
     return kind(environment, policy, plan, discount)

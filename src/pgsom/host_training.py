@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from pgsom.collectors import Batch, Plan, normalised_episodes
+from pgsom.collectors import Batch, BatchPlan, normalised_episodes
 from pgsom.environments import HostEnvironment, Spec
 from pgsom.host_play import HostPlayer
 from pgsom.methods import Method
@@ -45,7 +45,7 @@ class Played:
     """
 
     observation: Spec
-    plan: Plan
+    plan: BatchPlan
     discount: Any
     batches: list[Batch] = field(default_factory=list)
 

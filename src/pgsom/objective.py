@@ -23,10 +23,12 @@ from jax import Array
 
 from pgsom.baselines import Baseline
 from pgsom.collectors import Batch
+from pgsom.critic import Critic
+from pgsom.environments import Spec
 from pgsom.folds import Fold, map_fold, run, sum_fold
 from pgsom.policies import Policy, derivatives
 from pgsom.policies.derivatives import Chunk, over_steps
-from pgsom.returns import Discounting, rate_of, returns_to_go, step_factors
+from pgsom.returns import Discounting, piece_sums, pieces_of, rate_of, returns_to_go, step_factors, sums_so_far
 
 Tree = Any
 Reduction = Literal["sum", "mean"]
@@ -42,7 +44,7 @@ class Weighting:
     """How rewards become weights: discounting, baseline, reduction over steps, entropy coefficient."""
 
     discount: Any
-    baseline: Baseline
+    baseline: Baseline | Critic
     entropy: Any
     discounting: Discounting = field(metadata={"static": True})
     reduction: Reduction = field(metadata={"static": True})
@@ -68,18 +70,25 @@ class LocalObjective:
     weight: Array
     """w [time, env]"""
     episode_weight: Array
-    """e [env]"""
+    """e [env]; [time, env] where a column holds several pieces that count differently"""
     entropy_to_go: Array
     """c Σ_{k>t} d_k H_k [time, env]"""
     entropy_weight: Array
     """c d_t [time, env]"""
     rate: Any
     """γ by which what comes later is summed; 1 if undiscounted."""
+    lesson: Any
+    """What the baseline may learn of this batch: returns-to-go, or a critic's `Lesson`."""
 
     @property
     def chunk(self) -> Chunk:
         """What was seen and done, [time, env]."""
         return Chunk(self.rollout.observation, self.rollout.action)
+
+    @property
+    def begins(self) -> Array | None:
+        """[time, env]; the first step of every piece, if a column holds several."""
+        return pieces_of(self.rollout)
 
     @property
     def step_weight(self) -> Array:
@@ -151,8 +160,8 @@ class LocalObjective:
     def at(self, params: Tree) -> "LocalObjective":
         """The same episodes as evidence about J at other parameters, by importance weights.
 
-        Episode n counts ρ_n = Π_t π_params(a_t|s_t)/π_θ(a_t|s_t) times as much, so that the expectation of every
-        estimator is what it would be for episodes played at `params`.
+        Episode (or piece) n counts ρ_n = Π_t π_params(a_t|s_t)/π_θ(a_t|s_t) times as much, so that the expectation of
+        every estimator is what it would be for episodes played at `params`.
         """
         policy, rollout = self.policy, self.rollout
         (outputs,) = self.evaluate(
@@ -165,8 +174,8 @@ class LocalObjective:
             self,
             params=params,
             outputs=outputs,
-            episode_weight=self.episode_weight * jnp.exp(ratio.sum(axis=0)),
-            entropy_to_go=self.entropy_weight * (returns_to_go(entropy, self.rate) - entropy),
+            episode_weight=self.episode_weight * jnp.exp(piece_sums(ratio, self.begins)),
+            entropy_to_go=self.entropy_weight * (returns_to_go(entropy, self.rate, self.begins) - entropy),
         )
 
     def gain_fold(self, params: Tree, *, whole_past: bool = False) -> Fold:
@@ -178,22 +187,26 @@ class LocalObjective:
         """
         head = self.policy.distribution
 
-        def step(carry: tuple[Array, Array], arrays: tuple[Chunk, Array, Array, Array, Array], start: Array) -> Any:
+        def step(
+            carry: tuple[Array, Array], arrays: tuple[Chunk, Array, Array, Array, Array, Any], start: Array
+        ) -> Any:
             del start
-            seen, old, taken, weight, entropy_weight = arrays
+            seen, old, taken, weight, entropy_weight, begins = arrays
             past, total = carry
             new = derivatives.outputs(self.policy, params, seen.observation)
             log_ratio = over_steps(head.log_prob)(new, seen.action) - over_steps(head.log_prob)(old, seen.action)
             log_ratio = log_ratio * taken
             gained = weight * jnp.expm1(log_ratio)
             if whole_past:
-                gained = gained * jnp.exp(past + jnp.cumsum(log_ratio, axis=0) - log_ratio)
+                goes_on = past if begins is None else jnp.where(begins[0], 0, past)
+                so_far = sums_so_far(log_ratio.at[0].add(goes_on), begins)
+                gained, past = gained * jnp.exp(so_far - log_ratio), so_far[-1]
             entropy = over_steps(head.entropy)(new) - over_steps(head.entropy)(old)
-            return past + log_ratio.sum(axis=0), total + jnp.sum(gained + entropy_weight * entropy)
+            return past, total + jnp.sum(gained + entropy_weight * entropy)
 
         weight = self.episode_weight * (self.weight + self.entropy_to_go)
         entropy_weight = self.episode_weight * self.entropy_weight
-        arrays = (self.chunk, self.outputs, self.rollout.mask, weight, entropy_weight)
+        arrays = (self.chunk, self.outputs, self.rollout.mask, weight, entropy_weight, self.begins)
         nothing = jnp.zeros((), weight.dtype)
         return Fold((nothing * weight[0], nothing), step, arrays, lambda carry: carry[1])
 
@@ -206,39 +219,47 @@ def observe(
     weighting: Weighting, baseline_state: Tree, policy: Policy, params: Tree, rollout: Batch, key: Array
 ) -> LocalObjective:
     """What episodes collected at `params` say about J there."""
-    mask = rollout.mask
-    returns = _returns_to_go(weighting, rollout)
-    baseline = weighting.baseline.values(baseline_state, returns, mask)
-    factors = _step_factors(weighting, rollout)
+    mask, rate = rollout.mask, weighting.rate
+    advantage, lesson = _judge(weighting, baseline_state, rollout)
+    factors = step_factors(weighting.discounting, weighting.discount, rollout.time)
     entropy = over_steps(policy.distribution.entropy)(rollout.outputs) * mask
-    rate = rate_of(weighting.discounting, weighting.discount)
-    later = returns_to_go(entropy, rate) - entropy
+    later = returns_to_go(entropy, rate, pieces_of(rollout)) - entropy
     return LocalObjective(
         policy=policy,
         params=params,
         rollout=rollout,
         key=key,
         outputs=rollout.outputs,
-        weight=mask * factors * (returns - baseline),
+        weight=mask * factors * advantage,
         episode_weight=_episode_weight(weighting.reduction, rollout),
         entropy_to_go=weighting.entropy * mask * factors * later,
         entropy_weight=weighting.entropy * mask * factors,
         rate=rate,
+        lesson=lesson,
     )
 
 
-def update_baseline(weighting: Weighting, baseline_state: Tree, rollout: Batch) -> Tree:
-    """The baseline's state after these episodes."""
-    return weighting.baseline.update(baseline_state, _returns_to_go(weighting, rollout))
+def start_baseline(weighting: Weighting, observation: Spec, key: Array) -> Tree:
+    """The baseline's state before any batch, for a policy that sees observations like these."""
+    baseline = weighting.baseline
+    return baseline.init(observation, key) if isinstance(baseline, Critic) else baseline.init()
 
 
-def _returns_to_go(weighting: Weighting, rollout: Batch) -> Array:
-    return returns_to_go(rollout.reward, rate_of(weighting.discounting, weighting.discount))
+def update_baseline(weighting: Weighting, baseline_state: Tree, objective: LocalObjective, key: Array) -> Tree:
+    """The baseline's state after the batch that the objective was observed in."""
+    baseline = weighting.baseline
+    if isinstance(baseline, Critic):
+        return baseline.learn(baseline_state, objective.rollout, objective.lesson, key)
+    return baseline.update(baseline_state, objective.lesson)
 
 
-def _step_factors(weighting: Weighting, rollout: Batch) -> Array:
-    """d_t [time, 1]."""
-    return step_factors(weighting.discounting, weighting.discount, rollout.reward.shape[0])[:, None]
+def _judge(weighting: Weighting, baseline_state: Tree, rollout: Batch) -> tuple[Array, Any]:
+    """G − b, or what a critic says instead of it; and what the baseline may learn of the batch."""
+    baseline = weighting.baseline
+    if isinstance(baseline, Critic):
+        return baseline.judge(baseline_state, rollout, weighting.rate)
+    returns = returns_to_go(rollout.reward * rollout.reward_scale, weighting.rate, pieces_of(rollout))
+    return returns - baseline.values(baseline_state, returns, rollout.mask), returns
 
 
 def _episode_weight(reduction: Reduction, rollout: Batch) -> Array:

@@ -145,12 +145,8 @@ def score(
     episodes: int,
     *,
     deterministic: bool = False,
-    seen: Moments | None = None,
 ) -> Score:
-    """Returns and lengths of `episodes` episodes; `deterministic` takes the most probable action each time.
-
-    With `seen` the policy is shown standardised observations.
-    """
+    """Returns and lengths of `episodes` episodes; `deterministic` takes the most probable action each time."""
 
     def add(total: Array, t: Array, seen: Tree) -> Array:
         del t
@@ -160,7 +156,7 @@ def score(
     def zero(seen: Tree) -> Array:
         return jnp.zeros(seen[3].shape, seen[3].dtype)
 
-    end = _play(environment, policy, params, key, episodes, zero, add, deterministic, seen)
+    end = _play(environment, policy, params, key, episodes, zero, add, deterministic)
     return Score(end.recorded, end.length)
 
 

@@ -62,8 +62,8 @@ class Segments(NamedTuple):
     @property
     def begins(self) -> Array:
         """[time, env]; the row is the first of a piece (or not taken): nothing before it belongs to it."""
-        behind_an_end = (self.over | ~self.taken)[:-1]
-        return jnp.concatenate([jnp.ones_like(behind_an_end[:1]), behind_an_end])
+        no_more = self.over | ~self.taken
+        return jnp.concatenate([jnp.ones_like(no_more[:1]), no_more[:-1]])
 
     @property
     def filled(self) -> Array:

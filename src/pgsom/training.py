@@ -16,13 +16,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from pgsom.collectors import Batch, Collector, collector_of
+from pgsom.collectors import Batch, Collector, collector_of, statistics_of
 from pgsom.diagnosis import log_probabilities, not_finite
-from pgsom.environments import Environment
+from pgsom.environments import Environment, Spec
 from pgsom.folds import largest_of_batch
 from pgsom.methods import Method
-from pgsom.objective import LocalObjective, observe, update_baseline
-from pgsom.policies import Policy
+from pgsom.objective import LocalObjective, observe, start_baseline, update_baseline
+from pgsom.policies import Policy, standardised
 from pgsom.rollout import Score, score
 from pgsom.schemes import combine, integrate
 from pgsom.updates import Info
@@ -103,8 +103,9 @@ def start(collector: Collector, policy: Policy, method: Method, key: Array) -> T
     # With the dtypes they will keep: a weakly typed leaf would compile the second chunk of updates anew.
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), policy.init(params_key))
     experience = collector.init(jax.random.fold_in(params_key, 1))
+    baseline_state = start_baseline(method.weighting, collector.observation, jax.random.fold_in(params_key, 2))
     zero = jnp.zeros((), jnp.int32)
-    return TrainState(params, method.rule.init(params), method.weighting.baseline.init(), experience, key, *[zero] * 5)
+    return TrainState(params, method.rule.init(params), baseline_state, experience, key, *[zero] * 5)
 
 
 class _Stages:
@@ -147,13 +148,15 @@ class _Stages:
 
 def update(collector: Collector, policy: Policy, method: Method, state: TrainState) -> tuple[TrainState, Metrics]:
     """`step` with any collector."""
+    method = method.at(state.updates)
     key, *stage_keys = jax.random.split(state.key, 1 + method.scheme.stages)
     stages = _Stages(collector, policy, method, state, stage_keys)
     direction, beside = integrate(method.scheme, stages.direction_at, state.params, method.learning_rate)
     rule_state = combine(method.scheme.b, [s for s, _ in beside])
     clipped = method.clipping(direction)
     params = jax.tree.map(lambda p, d: p + jnp.asarray(method.learning_rate * d, p.dtype), state.params, clipped)
-    baseline_state = update_baseline(method.weighting, state.baseline_state, stages.observed[0][0].rollout)
+    lesson_key = jax.random.fold_in(state.key, 1)
+    baseline_state = update_baseline(method.weighting, state.baseline_state, stages.observed[0][0], lesson_key)
     new = (params, rule_state, baseline_state, stages.experience)
     frozen = state.failures >= method.freeze_after
     fine, bits = _judge(stages, [info for _, info in beside], direction, new, frozen)
@@ -188,6 +191,12 @@ def _judge(
     nothing = jnp.zeros((), jnp.int32)
     bits = jax.lax.cond(look, lambda: not_finite(stages.objectives(), infos, direction, new), lambda: nothing)
     return fine, jnp.where(fine, nothing, bits)
+
+
+def trained(policy: Policy, observation: Spec, state: TrainState) -> tuple[Policy, Tree]:
+    """The policy and parameters to use from now on: for observations as the environment gives them."""
+    seen = statistics_of(state.experience).observations
+    return (policy, state.params) if seen is None else (standardised(policy, observation), (state.params, seen))
 
 
 def train_updates(
@@ -255,7 +264,7 @@ def _report(
 ) -> Metrics:
     first = observed[0][0]
     batch = first.rollout
-    weight = observed[-1][0].episode_weight
+    weight = _weight_of_pieces(observed[-1][0])
     entropies = jax.vmap(jax.vmap(first.policy.distribution.entropy))(batch.outputs)
     row = Metrics(
         episode_return=batch.mean_return,
@@ -275,3 +284,9 @@ def _report(
     )
     silent = jax.tree.map(lambda leaf: jnp.where(frozen, jnp.nan if leaf.dtype.kind == "f" else 0, leaf), row)
     return silent._replace(frozen=row.frozen, episodes=row.episodes, env_steps=row.env_steps)
+
+
+def _weight_of_pieces(objective: LocalObjective) -> Array:
+    """e, once for each piece, and 0 for what is none."""
+    weight = objective.episode_weight
+    return weight if weight.ndim == 1 else weight * objective.rollout.begins * objective.rollout.mask

@@ -16,10 +16,11 @@ from pgsom.environments import make
 from pgsom.methods import METHODS, make_method, method_options
 from pgsom.policies import make_policy
 from pgsom.presets import preset_names, read_preset
+from pgsom.runs.plan import budget
 
 PRESETS = preset_names()
 FOLDER = resources.files("pgsom.presets")
-OF_A_RUN = {"environment", "method", "episodes", "policy", "hidden", "activation"}
+OF_A_RUN = {"environment", "method", "episodes", "env_steps", "policy", "hidden", "activation"}
 
 
 def test_every_method_has_a_preset_of_its_name_for_cartpole() -> None:
@@ -41,8 +42,8 @@ def test_a_preset_is_complete_and_starts(name: str) -> None:
     kind, hidden = of_run.get("policy", "mlp"), tuple(of_run.get("hidden", (64, 64)))
     policy = make_policy(kind, environment, hidden=hidden, activation=of_run.get("activation", "tanh"))
     assert jax.eval_shape(policy.init, jax.random.key(0)) is not None
-    assert of_run["episodes"] >= method.episodes_per_update and found.goal == found.goal
-    assert str(of_run["episodes"]) in found.summary
+    assert budget(method, of_run.get("episodes"), None, of_run.get("env_steps")) >= 1 and found.goal == found.goal
+    assert f"{of_run.get('episodes', of_run.get('env_steps')):,}" in found.summary
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -291,7 +291,9 @@ def test_seeds_side_by_side_are_the_seeds_one_by_one(name: str) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_takes_every_stabiliser(name: str) -> None:
-    made = make_method(name, clip_norm=1.0, clip_elements=0.5, entropy=0.01, baseline="constant", baseline_value=2.0)
+    made = make_method(
+        name, steps=0, clip_norm=1.0, clip_elements=0.5, entropy=0.01, baseline="constant", baseline_value=2.0
+    )
     assert (made.clipping.norm, made.clipping.elements, made.weighting.entropy) == (1.0, 0.5, 0.01)
     assert made.weighting.baseline.value == 2.0 and made.name == name
     assert METHODS[name].__doc__ and "θ ← θ + η" in METHODS[name].__doc__

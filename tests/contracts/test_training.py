@@ -12,14 +12,11 @@ import optax
 import pytest
 
 import pgsom
-from pgsom.checks import InputError, listed
-from pgsom.collectors import Plan
-from pgsom.curvature import ESTIMATORS
+from pgsom.checks import InputError
+from pgsom.collectors import BatchPlan
 from pgsom.environments import Discrete, Step, chain, two_armed_bandit
-from pgsom.environments import names as environment_names
-from pgsom.methods import METHODS, Common, Method, adam, assemble, make_method, reinforce
+from pgsom.methods import Common, Method, adam, assemble, make_method, reinforce
 from pgsom.policies import Policy, policy_from_functions, tabular_softmax
-from pgsom.policies.networks import ACTIVATIONS
 from pgsom.runs.run import CAPACITY
 from pgsom.training import TrainState, init, init_program, seed_keys, step, train_program
 from pgsom.updates import from_optax
@@ -275,7 +272,7 @@ def test_an_update_with_a_reward_that_is_not_finite_is_left_out_and_counted(
     environment: Broken, method: Method
 ) -> None:
     """Action 0 of the one state earns 1, action 1 something that is no number; batches of action 0 alone are good."""
-    method = dataclasses.replace(method, plan=Plan(2))
+    method = dataclasses.replace(method, plan=BatchPlan(2))
     history = history_of(environment, Policy(tabular_softmax(1, 2)), method, 24)
     skipped = [bool(metrics.skipped) for _, metrics, _ in history]
     assert any(skipped) and not all(skipped)
@@ -353,167 +350,3 @@ def test_a_trained_policy_acts_on_one_observation_or_many(trained: pgsom.Result)
     drawn = policy.act(np.ones(4000, int), key=jax.random.key(0))
     p = np.exp(table[1, 1]) / np.exp(table[1]).sum()
     assert abs(drawn.mean() - p) < 4 * np.sqrt(p * (1 - p) / 4000)
-
-
-# --- refusals ----------------------------------------------------------------------------------------------------
-
-ENVIRONMENTS = listed(environment_names())
-NAMES = listed(METHODS)
-SOME_SEEDS = "accepted are a number of seeds or different seeds"
-SEED = "accepted is a whole number >= 0 and <= 2147483647"
-COUNT = "accepted is a whole number >= 1"
-LIMIT = "accepted is a number > 0 (inf: off)"
-WIDTHS = "accepted is a sequence of widths, such as (64, 64)"
-BASELINES = "none, constant, moving-average, time-step, leave-one-out"
-CURVATURES = listed(ESTIMATORS)
-REINFORCE = (
-    "learning_rate, batch, discount, discounting, reduction, baseline, baseline_value, baseline_decay, entropy, "
-    "clip_norm, clip_elements, freeze_after, scheme, alpha, stage_data"
-)
-INF, NOT_A_NUMBER = float("inf"), float("nan")
-
-WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"environment": "cartpole"}, f"environment='cartpole': accepted are {ENVIRONMENTS}; did you mean 'CartPole-v1'?"),
-    (
-        {"environment": 3},
-        "environment=3: accepted is a registered name or an object with "
-        "name, observation, action, horizon, reset and step",
-    ),
-    ({"method": "reinforse"}, f"method='reinforse': accepted are {NAMES}; did you mean 'reinforce'?"),
-    ({"method": "pg_som"}, f"method='pg_som': accepted are {NAMES}; did you mean 'pg-som'?"),
-    ({"method": 7}, f"method=7: accepted are {NAMES}"),
-    ({"seeds": 0}, f"seeds=0: {COUNT}"),
-    ({"seeds": True}, f"seeds=True: {COUNT}"),
-    ({"seeds": 2.5}, f"seeds=2.5: {SOME_SEEDS}"),
-    ({"seeds": None}, f"seeds=None: {SOME_SEEDS}"),
-    ({"seeds": "abc"}, f"seeds='abc': {SOME_SEEDS}"),
-    ({"seeds": []}, f"seeds=[]: {SOME_SEEDS}"),
-    ({"seeds": [1, 1]}, f"seeds=[1, 1]: {SOME_SEEDS}"),
-    ({"seeds": [-1]}, f"seeds=-1: {SEED}"),
-    ({"seeds": [2**40]}, f"seeds={2**40}: {SEED}"),
-    ({"seed": -1}, f"seed=-1: {SEED}"),
-    ({"seed": 0.5}, f"seed=0.5: {SEED}"),
-    ({"updates": 0}, f"updates=0: {COUNT}"),
-    ({"updates": 1.5}, f"updates=1.5: {COUNT}"),
-    ({"episodes": 5}, "updates=1: accepted is either updates or episodes, and episodes=5 is given"),
-    ({"updates": None, "episodes": 3}, "episodes=3: one update of reinforce takes 4; accepted is >= 4"),
-    ({"updates": None, "episodes": "many"}, f"episodes='many': {COUNT}"),
-    ({"policy": "mpl"}, "policy='mpl': accepted are mlp, linear, tabular; did you mean 'mlp'?"),
-    ({"policy": 4}, "policy=4: accepted are mlp, linear, tabular"),
-    ({"policy": "linear"}, "policy='linear': chain has whole-number states; accepted are tabular, mlp"),
-    (
-        {"environment": "CartPole-v1", "policy": "tabular"},
-        "policy='tabular': CartPole-v1 has real-valued states; accepted are mlp, linear",
-    ),
-    ({"hidden": 64}, f"hidden=64: {WIDTHS}"),
-    ({"hidden": "64,64"}, f"hidden='64,64': {WIDTHS}"),
-    ({"hidden": (64, 0)}, f"hidden=0: {COUNT}"),
-    (
-        {"policy": "mlp", "activation": "tahn"},
-        f"activation='tahn': accepted are {listed(ACTIVATIONS)}; did you mean 'tanh'?",
-    ),
-    ({"callback": 5}, "callback=5: accepted is a function of Progress"),
-    ({"learning_rate": 0}, "learning_rate=0: accepted is a number > 0"),
-    ({"learning_rate": "fast"}, "learning_rate='fast': accepted is a number > 0"),
-    ({"learning_rate": NOT_A_NUMBER}, "learning_rate=nan: accepted is a number > 0"),
-    ({"learning_rate": INF}, "learning_rate=inf: accepted is a number > 0"),
-    ({"batch": 0}, f"batch=0: {COUNT}"),
-    ({"batch": 2.0}, f"batch=2.0: {COUNT}"),
-    ({"batch": 1}, "batch=1: the baseline 'leave-one-out' compares episodes; accepted is >= 2"),
-    ({"discount": 1.1}, "discount=1.1: accepted is a number >= 0 and <= 1"),
-    ({"discounting": "lema"}, "discounting='lema': accepted are lemma, appendix, undiscounted; did you mean 'lemma'?"),
-    ({"reduction": "average"}, "reduction='average': accepted are sum, mean"),
-    (
-        {"baseline": "moving_average"},
-        f"baseline='moving_average': accepted are {BASELINES}; did you mean 'moving-average'?",
-    ),
-    ({"baseline": 5}, f"baseline=5: accepted are {BASELINES} and objects like them"),
-    ({"baseline": "constant", "baseline_value": INF}, "baseline_value=inf: accepted is a finite number"),
-    ({"baseline_decay": 1}, "baseline_decay=1: accepted is a number >= 0 and < 1"),
-    ({"entropy": -0.1}, "entropy=-0.1: accepted is a number >= 0"),
-    ({"clip_norm": 0}, f"clip_norm=0: {LIMIT}"),
-    ({"clip_norm": NOT_A_NUMBER}, f"clip_norm=nan: {LIMIT}"),
-    ({"clip_elements": -1}, f"clip_elements=-1: {LIMIT}"),
-    (
-        {"scheme": "huen"},
-        "scheme='huen': accepted are euler, heun, midpoint, ralston, rk4, paper; did you mean 'heun'?",
-    ),
-    ({"scheme": 2}, "scheme=2: accepted are euler, heun, midpoint, ralston, rk4, paper"),
-    ({"scheme": "paper", "alpha": 1.5}, "alpha=1.5: accepted is a number >= 0 and <= 1"),
-    ({"stage_data": "old"}, "stage_data='old': accepted are fresh, reweighted"),
-    ({"beta1": 0.5}, "option='beta1': reinforce does not take it; accepted with pg-som"),
-    ({"clip": 1.0}, f"option='clip': unknown; accepted are {REINFORCE}; did you mean 'clip_norm'?"),
-    (
-        {"method": reinforce(0.1), "batch": 2},
-        "options=['batch']: accepted only with a method's name; this method is assembled",
-    ),
-    ({"method": "adam", "b1": 1.0}, "b1=1.0: accepted is a number >= 0 and < 1"),
-    ({"method": "adam", "eps": 0}, "eps=0: accepted is a number > 0"),
-]
-WRONG += [
-    ({"method": "pg-som"} | options, message)
-    for options, message in (
-        ({"curvature": "fischer"}, f"curvature='fischer': accepted are {CURVATURES}; did you mean 'fisher'?"),
-        ({"curvature": 5}, f"curvature=5: accepted are {CURVATURES} and objects like them"),
-        ({"curvature": "fisher", "probes": 1}, "probes=1: the curvature 'fisher' is exact; accepted is 0"),
-        ({"curvature": "causal", "probes": -1}, "probes=-1: accepted is a whole number >= 0"),
-        ({"shape": "abs"}, "shape='abs': accepted are raw, absolute, negative_part, rms; did you mean 'absolute'?"),
-        (
-            {"curvature": "fisher", "shape": "negative_part"},
-            "shape='negative_part': fisher is never negative, so this would be 0; accepted is absolute",
-        ),
-        ({"step_length": "KL"}, "step_length='KL': accepted are rate, kl; did you mean 'kl'?"),
-        ({"exponent": -1}, "exponent=-1: accepted is a number >= 0"),
-        ({"damping": -1}, "damping=-1: accepted is a number >= 0"),
-        ({"trust_cap": 0}, f"trust_cap=0: {LIMIT}"),
-        ({"kl_radius": 0}, "kl_radius=0: accepted is a number > 0"),
-        ({"beta1": 1}, "beta1=1: accepted is a number >= 0 and < 1"),
-        ({"beta2": -0.1}, "beta2=-0.1: accepted is a number >= 0 and < 1"),
-        ({"bias_correction": "no"}, "bias_correction='no': accepted are True and False"),
-    )
-]
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(("options", "message"), WRONG, ids=[", ".join(options) for options, _ in WRONG])
-def test_a_wrong_argument_is_named_with_what_is_accepted(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError) as error:
-        pgsom.train(**({"environment": "chain", "method": "reinforce", "updates": 1} | options))
-    assert str(error.value) == message
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_wrong_arguments_of_results_and_parts_are_named(trained: pgsom.Result, tmp_path: Path) -> None:
-    nowhere = str(tmp_path / "nowhere")
-    refused = {
-        "methods=[]: accepted is at least one method": lambda: pgsom.sweep("chain", []),
-        "methods='adam': accepted are methods, such as make_method('pg-som', damping=0.3)": lambda: pgsom.sweep(
-            "chain",
-            ["adam"],  # type: ignore[list-item]
-        ),
-        "seed=5: accepted are the trained seeds 0, 1, 2": lambda: trained.policy(5),
-        f"episodes=0: {COUNT}": lambda: trained.evaluate(0),
-        f"path='{nowhere}': accepted is the folder of a saved run, with settings.toml in it": lambda: pgsom.load(
-            nowhere
-        ),
-        f"inputs=0: {COUNT}": lambda: pgsom.MLP(0, 2),
-        "outputs=1: accepted is a whole number >= 2": lambda: pgsom.MLP(2, 1, pinned_output=True),
-        "initial='zero': accepted are orthogonal, uniform, unit, zeros; did you mean 'zeros'?": lambda: pgsom.MLP(
-            2,
-            2,
-            initial="zero",  # type: ignore[arg-type]
-        ),
-        "beta1=2: accepted is a number >= 0 and < 1": lambda: pgsom.scale_by_som(beta1=2),
-    }
-    for message, call in refused.items():
-        with pytest.raises(InputError) as error:
-            call()
-        assert str(error.value) == message
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_an_observation_of_the_wrong_shape_is_named(trained: pgsom.Result) -> None:
-    policy = dataclasses.replace(trained.policy(0), observation_shape=(4,))
-    with pytest.raises(InputError) as error:
-        policy.act([1.0, 2.0])
-    assert str(error.value) == "observation=(2,): accepted are arrays whose last axes have the shape (4,)"

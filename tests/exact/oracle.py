@@ -252,7 +252,9 @@ def in_groups(
     single = rollout_of(mdp, table, trajectories(mdp).state.shape)
     p = probabilities(mdp, table)
     members = np.stack(np.meshgrid(*[np.arange(p.size)] * size, indexing="ij"), -1).reshape(-1, size)
+    single = single._replace(reward_scale=jnp.ones(p.size))
     group = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0)[members], single)
+    group = group._replace(reward_scale=jnp.ones(len(members)))
     time_env = ("observation", "action", "reward")
     group = group._replace(
         **{name: jnp.moveaxis(getattr(group, name), -1, 1) for name in time_env},

@@ -33,10 +33,10 @@ def test_returns_to_go_are_a_plain_loop(steps: int) -> None:
 
 
 def test_step_factors_are_powers_under_the_lemma_only() -> None:
-    np.testing.assert_allclose(step_factors("lemma", 0.5, 4), [1, 0.5, 0.25, 0.125])
-    np.testing.assert_allclose(step_factors("lemma", 0.0, 3), [1, 0, 0])
+    np.testing.assert_allclose(step_factors("lemma", 0.5, jnp.arange(4)), [1, 0.5, 0.25, 0.125])
+    np.testing.assert_allclose(step_factors("lemma", 0.0, jnp.arange(3)), [1, 0, 0])
     for discounting in ("appendix", "undiscounted"):
-        np.testing.assert_allclose(step_factors(discounting, 0.5, 3), 1)
+        np.testing.assert_allclose(step_factors(discounting, 0.5, jnp.arange(3)), 1)
 
 
 CORRIDOR = chain(length=2, horizon=4)

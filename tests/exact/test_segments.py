@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pgsom.collectors import EpisodeCollector, Plan, SegmentCollector
+from pgsom.collectors import BatchPlan, EpisodeCollector, SegmentCollector, statistics_of
 from pgsom.environments import chain
 from pgsom.folds import padded_length
 from pgsom.normalisation import no_moments, standardise, with_more
@@ -24,7 +24,7 @@ STEPS, ENVIRONMENTS = 7, 40
 @pytest.fixture(scope="module", name="played")
 def _played() -> tuple[list[Segments], list[Any]]:
     """Three segments in a row, and the experience state after each."""
-    collector = SegmentCollector(CORRIDOR, POLICY, Plan(ENVIRONMENTS, STEPS), 0.9)
+    collector = SegmentCollector(CORRIDOR, POLICY, BatchPlan(ENVIRONMENTS, STEPS), 0.9)
     collect = jax.jit(collector.collect)
     experience, batches, states = collector.init(jax.random.key(0)), [], []
     for index in range(3):
@@ -137,11 +137,11 @@ NEAR = policy_from_functions(lambda key: jnp.zeros(()), lambda params, seen: jnp
 @pytest.mark.parametrize("steps", [0, STEPS])
 def test_statistics_are_of_raw_numbers_and_hold_for_the_next_batch(steps: int) -> None:
     """The first batch is played as it is; the second with the first's mean and variance, by play and learning alike."""
-    plan = Plan(ENVIRONMENTS, steps, normalise_observations=True, normalise_rewards=True)
+    plan = BatchPlan(ENVIRONMENTS, steps, normalise_observations=True, normalise_rewards=True)
     kind = SegmentCollector if steps else EpisodeCollector
     collector = kind(_Shifted(), NEAR, plan, 0.5)
     first, experience = collector.collect(jax.random.key(0), jnp.zeros(()), collector.init(jax.random.key(1)))
-    known = collector.statistics(experience)
+    known = statistics_of(experience)
     mask = np.asarray(first.mask, bool)
     np.testing.assert_allclose(known.observations.mean, np.asarray(first.observation)[mask].mean(), rtol=1e-5)
     discounted = sum(0.5**k * -1.0 for k in range(4))
@@ -153,7 +153,7 @@ def test_statistics_are_of_raw_numbers_and_hold_for_the_next_batch(steps: int) -
     np.testing.assert_allclose(second.outputs[..., 1][mask], second.observation[mask], rtol=1e-6)
     np.testing.assert_allclose(second.reward_scale, 1 / np.sqrt(known.returns.variance), rtol=1e-6)
     assert set(np.asarray(second.reward)[mask].tolist()) == {-1.0}, "rewards stay as the environment gave them"
-    assert float(collector.statistics(after).observations.number) == mask.sum() + float(known.observations.number)
+    assert float(statistics_of(after).observations.number) == mask.sum() + float(known.observations.number)
 
 
 class _Shifted:

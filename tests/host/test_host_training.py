@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pgsom import sweep, train
-from pgsom.collectors import Plan
+from pgsom.collectors import BatchPlan
 from pgsom.environments import EpisodeError, chain, make
 from pgsom.host_play import HostPlayer, host_score, reset_seeds
 from pgsom.host_training import Played, _Wanted, host_init_program, update_program, wanted_program
@@ -188,7 +188,7 @@ def test_statistics_and_scaled_rewards_are_those_of_environments_in_jax() -> Non
     keys = seed_keys(0, 1)
     params = jax.vmap(policy.init)(keys)
     segments = jax.tree.map(lambda leaf: leaf[0], raw.segments(keys, params, None, 9))
-    played = Played(environment.observation, Plan(2, 9, True, True), 0.5, [segments])
+    played = Played(environment.observation, BatchPlan(2, 9, True, True), 0.5, [segments])
     first = played.init(jax.random.key(0))
     batch, after = played.collect(jax.random.key(0), params, first)
     taken = np.asarray(segments.taken)

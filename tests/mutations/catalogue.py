@@ -275,6 +275,13 @@ MUTATIONS = (
         "tests/exact/test_theory.py -k by_hand",
     ),
     Mutation(
+        "the script's entropy value with the other sign",
+        "experiments/as_run.py",
+        "return -jnp.sum(weights * jnp.exp(log_prob) * log_prob)",
+        "return jnp.sum(weights * jnp.exp(log_prob) * log_prob)",
+        "tests/exact/test_as_run_slowly.py -k heun",
+    ),
+    Mutation(
         "the Hessian product taken at the iterate, not on the way to it",
         "updates/hessian_momentum.py",
         "self.curvature.product(on_the_way, ",

@@ -58,9 +58,9 @@ def schemes() -> list[Entry]:
 
 def baselines() -> list[Entry]:
     """Baselines."""
-    from pgsom.baselines import BASELINES
+    from pgsom.baselines import BASELINES, LEARNED
 
-    return [{"name": name, "summary": entry.summary} for name, entry in BASELINES.items()]
+    return [{"name": name, "summary": entry.summary} for name, entry in BASELINES.items()] + _summaries(LEARNED)
 
 
 def shapes() -> list[Entry]:

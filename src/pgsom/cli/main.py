@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from pgsom import __version__
-from pgsom.checks import InputError, check_choice
+from pgsom.checks import InputError, check_choice, printable
 from pgsom.cli.arguments import FLAG, Option, help_text, read_arguments
 
 # A command's module is imported when it runs. It has ``run(arguments) -> exit code``.
@@ -80,4 +80,4 @@ def _failed(program: str, error: Exception, code: int, arguments: list[str]) -> 
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr)
+    print(printable(line), file=sys.stderr)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any, Literal, get_args, get_origin
 
-from pgsom.baselines import BASELINES
+from pgsom.baselines import BASELINES, LEARNED
 from pgsom.cli.arguments import COUNT, FLAG, NUMBER, PATH, SEEDS, SWITCH, TABLE, TEXT, WIDTHS, Kind, Option
 from pgsom.curvature import ESTIMATORS, PROBED
 from pgsom.methods import METHODS, Common, method_options
@@ -20,9 +20,11 @@ from pgsom.policies.policy import LOG_STDS
 from pgsom.schemes import SCHEMES
 
 LEARNING, CURVATURE, STABILISERS = "method", "curvature and momentum", "stabilisers"
+CRITIC = "critic and normalisation"
 HELP: dict[str, tuple[str, str]] = {
     "learning_rate": (LEARNING, "step length η"),
     "batch": (LEARNING, "episodes in a batch; each fresh stage plays one"),
+    "steps": (LEARNING, "of each of --batch environments in a batch; 0: whole episodes"),
     "discount": (LEARNING, "γ"),
     "discounting": (LEARNING, "how γ enters"),
     "reduction": (LEARNING, "over steps"),
@@ -70,6 +72,28 @@ HELP: dict[str, tuple[str, str]] = {
     "decay": (CURVATURE, "of what was gathered from earlier batches"),
     "momentum": (CURVATURE, "share of the last direction that is kept"),
     "longest": (STABILISERS, "largest factor on the direction when its length is set"),
+    "epochs": (CURVATURE, "passes over a batch"),
+    "minibatches": (CURVATURE, "into which each pass is cut"),
+    "clip": (CURVATURE, "ε, beyond which a ratio of probabilities counts no more"),
+    "standardise_advantages": (CURVATURE, "in each minibatch"),
+    "stop_kl": (CURVATURE, "mean KL divergence that ends an update's passes; inf: off"),
+    "advantage": (CRITIC, "from the critic"),
+    "gae_lambda": (CRITIC, "λ of the advantages"),
+    "n_step": (CRITIC, "rewards in an n-step advantage"),
+    "td_lambda": (CRITIC, "λ of the critic's targets"),
+    "bootstrap": (CRITIC, "a time limit is worth what the critic says"),
+    "critic_rate": (CRITIC, "learning rate"),
+    "critic_epochs": (CRITIC, "passes over a batch"),
+    "critic_minibatches": (CRITIC, "into which each pass is cut"),
+    "critic_clip": (CRITIC, "how far V may move to lower its loss; inf: off"),
+    "critic_clip_norm": (CRITIC, "largest norm of its gradient; inf: off"),
+    "critic_optimiser": (CRITIC, ""),
+    "critic_hidden": (CRITIC, "widths of its hidden layers"),
+    "critic_activation": (CRITIC, "of its hidden layers"),
+    "normalise_observations": (CRITIC, "by their running mean and standard deviation"),
+    "normalise_rewards": (CRITIC, "by the running standard deviation of the return"),
+    "rate_decay": (STABILISERS, "share of the learning rates gone by the end, linearly"),
+    "max_gradient_norm": (STABILISERS, "of a gradient before the optimiser sees it; inf: off"),
     "entropy": (STABILISERS, "coefficient of the entropy bonus"),
     "clip_norm": (STABILISERS, "largest norm of the direction; inf: off"),
     "clip_elements": (STABILISERS, "largest absolute value in it; inf: off"),
@@ -78,7 +102,12 @@ HELP: dict[str, tuple[str, str]] = {
 }
 """Topic and meaning of every option of a method; an option that several methods share means the same in all."""
 
-NAMED_PARTS: dict[str, Iterable[str]] = {"curvature": (*ESTIMATORS, *PROBED), "baseline": BASELINES, "scheme": SCHEMES}
+NAMED_PARTS: dict[str, Iterable[str]] = {
+    "curvature": (*ESTIMATORS, *PROBED),
+    "baseline": (*BASELINES, *LEARNED),
+    "scheme": SCHEMES,
+    "critic_activation": ACTIVATIONS,
+}
 """Options that take a name or an object; on the command line a name."""
 
 
@@ -97,6 +126,8 @@ def _kind_and_choices(name: str, annotation: Any) -> tuple[Kind, tuple[str, ...]
         return TEXT, tuple(NAMED_PARTS[name])
     if get_origin(annotation) is Literal:
         return TEXT, get_args(annotation)
+    if get_origin(annotation) is tuple:
+        return WIDTHS, ()
     if isinstance(annotation, types.UnionType):
         annotation = next(part for part in get_args(annotation) if part is not type(None))
     return {bool: SWITCH, int: COUNT, float: NUMBER, str: TEXT}[annotation], ()
@@ -119,6 +150,7 @@ RUN_OPTIONS = _about(
     Option("seeds", SEEDS, "how many independent seeds; or which: 0,2,5", 1),
     Option("episodes", COUNT, "budget of each seed; every stage of every update counts", 500),
     Option("updates", COUNT, "budget of each seed in updates, instead of --episodes"),
+    Option("env_steps", COUNT, "the same in environment steps; of methods with --steps"),
     Option("policy", TEXT, "mlp, for whole-number states tabular, or one of", None, tuple(POLICIES)),
     Option("hidden", WIDTHS, "widths of the mlp's hidden layers, or none", (64, 64)),
     Option("activation", TEXT, "of the mlp", "tanh", tuple(ACTIVATIONS)),

@@ -17,7 +17,7 @@ from pgsom.presets import read_preset
 # Written into a saved run's settings.toml beside its options.
 NOT_OPTIONS = ("versions", "rebuildable")
 FINISHED = "settings.toml"
-BUDGETS = {"episodes", "updates"}
+BUDGETS = {"episodes", "updates", "env_steps"}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pgsom.folds import Fold, map_fold
 from pgsom.objective import LocalObjective
 from pgsom.policies import derivatives
 from pgsom.policies.derivatives import Chunk
-from pgsom.returns import returns_to_go
+from pgsom.returns import returns_to_go, sums_so_far
 
 Tree = Any
 
@@ -108,14 +108,16 @@ def causal_diagonal(objective: LocalObjective, probes: int, decay: float) -> Fol
     policy, params, e_w = objective.policy, objective.params, objective.score_weight
     log_density = log_density_diagonal(objective, probes)
 
-    def step(carry: tuple[Tree, Tree], arrays: tuple[Chunk, Any], start: Any) -> tuple[Tree, Tree]:
+    def step(carry: tuple[Tree, Tree], arrays: tuple[Chunk, Any, Any], start: Any) -> tuple[Tree, Tree]:
         del start
         c, total = carry
-        squares, c = derivatives.causal_square_sum(policy, params, *arrays, c, decay)
-        return c, jax.tree.map(lambda *parts: sum(parts), total, squares, log_density(policy, params, *arrays))
+        seen, weights, begins = arrays
+        squares, c = derivatives.causal_square_sum(policy, params, seen, weights, c, decay, begins)
+        return c, jax.tree.map(lambda *parts: sum(parts), total, squares, log_density(policy, params, seen, weights))
 
     zeros = derivatives.zero_scores(params, e_w.shape[1])
-    return Fold((zeros, jax.tree.map(jnp.zeros_like, params)), step, (objective.chunk, e_w), lambda carry: carry[1])
+    arrays = (objective.chunk, e_w, objective.begins)
+    return Fold((zeros, jax.tree.map(jnp.zeros_like, params)), step, arrays, lambda carry: carry[1])
 
 
 def causal_product(objective: LocalObjective, vector: Tree, decay: float) -> Tree:
@@ -124,9 +126,9 @@ def causal_product(objective: LocalObjective, vector: Tree, decay: float) -> Tre
     (s,) = objective.evaluate(
         map_fold(lambda chunk: derivatives.directional_scores(policy, params, chunk, vector), objective.chunk)
     )
-    mask, w_s = objective.rollout.mask, e_w * s
-    so_far = jnp.flip(returns_to_go(jnp.flip(s * mask, axis=0), decay), axis=0)
-    behind = returns_to_go(w_s, decay) - w_s
+    mask, w_s, begins = objective.rollout.mask, e_w * s, objective.begins
+    so_far = sums_so_far(s * mask, begins, decay)
+    behind = returns_to_go(w_s, decay, begins) - w_s
     score_weight = e_w * so_far + behind * mask
 
     def of_chunk(policy: Any, params: Tree, chunk: Chunk, outer: Any, weights: Any) -> Tree:

@@ -2,10 +2,11 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from pgsom.checks import check_choice, listed, suggestion, wrong
+from pgsom.methods.actor_critic import a2c, ppo
 from pgsom.methods.adaptive import adahessian, ggt, shampoo, soap, sophia
 from pgsom.methods.first_order import adabelief, adam, rmsprop
 from pgsom.methods.method import Common, Method, assemble
@@ -54,6 +55,8 @@ METHODS: dict[str, Callable[..., Method]] = {
     "hessian-free": hessian_free,
     "cubic-newton": cubic_newton,
     "natural-actor-critic": natural_actor_critic,
+    "a2c": a2c,
+    "ppo": ppo,
 }
 
 
@@ -73,13 +76,19 @@ def make_method(method: str | Method, **options: Any) -> Method:
             raise wrong("option", name, f"unknown; accepted are {listed(known)}{suggestion(name, known)}")
     own = {name: value for name, value in options.items() if name in _own_parameters(method)}
     shared = {name: value for name, value in options.items() if name not in own}
-    return METHODS[method](**own, common=Common(**shared))
+    return METHODS[method](**own, common=replace(_common(method), **shared))
 
 
 def method_options(method: str) -> dict[str, Any]:
     """Every option that the named method takes, with its default."""
     own = {name: parameter.default for name, parameter in _own_parameters(method).items()}
-    return own | asdict(Common())
+    return own | asdict(_common(method))
+
+
+def _common(method: str) -> Common:
+    """What the method makes of the options that all share, if none is given."""
+    common: Common = inspect.signature(METHODS[method]).parameters["common"].default
+    return common
 
 
 def _own_parameters(method: str) -> Mapping[str, inspect.Parameter]:
@@ -93,6 +102,7 @@ __all__ = [
     "METHODS",
     "Common",
     "Method",
+    "a2c",
     "adabelief",
     "adahessian",
     "adam",
@@ -114,6 +124,7 @@ __all__ = [
     "npg",
     "page_pg",
     "pg_som",
+    "ppo",
     "reinforce",
     "rmsprop",
     "runge_kutta_pg",

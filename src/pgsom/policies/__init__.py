@@ -15,7 +15,15 @@ from pgsom.policies.distributions import (
 )
 from pgsom.policies.layer_norm import LayerNormMLP
 from pgsom.policies.networks import INITIALS, MLP, FunctionNetwork, Layer, Network, linear_logistic, tabular_softmax
-from pgsom.policies.policy import LOG_STDS, POLICIES, Policy, make_policy, policy_from_functions
+from pgsom.policies.policy import (
+    LOG_STDS,
+    POLICIES,
+    Policy,
+    make_policy,
+    policy_from_functions,
+    standardised,
+)
+from pgsom.policies.standardised import Standardised
 
 __all__ = [
     "ACTIONS",
@@ -35,11 +43,13 @@ __all__ = [
     "MultiCategorical",
     "Network",
     "Policy",
+    "Standardised",
     "TanhGaussian",
     "head_for",
     "linear_logistic",
     "make_policy",
     "policy_from_functions",
+    "standardised",
     "tabular_softmax",
     "unbounded",
 ]

@@ -14,6 +14,7 @@ F_t = F(u_t), the functions here return, for a chunk of [time, env] observations
     kronecker_factors         Σ w ā āᵀ and Σ w δ δᵀ of every layer
     causal_square_sum         Σ w (z_t ⊙ z_t + 2 λ z_t ⊙ c_{t−1}),  c_t = z_t + λ c_{t−1}, carried from chunk to chunk
     propagated_diagonal       Σ w diag ∇²ℓ as diagonals alone propagate it (HesScale); of an MLP only
+    piece_product_sum         Σ e (Σ z) ⊙ (Σ w z) over pieces of episodes that lie one behind the other
 
 An `MLP` goes the layer way (`pgsom.policies.layers`); any other network is differentiated sample by sample, which
 gives the same numbers more slowly.
@@ -168,24 +169,60 @@ def kronecker_factors(policy: Policy, params: Tree, chunk: Chunk, weights: Array
 
 
 def causal_square_sum(
-    policy: Policy, params: Tree, chunk: Chunk, weights: Array, carried: Tree, decay: float = 1.0
+    policy: Policy,
+    params: Tree,
+    chunk: Chunk,
+    weights: Array,
+    carried: Tree,
+    decay: float = 1.0,
+    begins: Array | None = None,
 ) -> tuple[Tree, Tree]:
     """Σ_t w_t (c_t ⊙ c_t − λ² c_{t−1} ⊙ c_{t−1}) summed over episodes, and the last c [env, …]; c₋₁ is `carried`.
 
-    With c_t = z_t + λ c_{t−1} the bracket equals z_t ⊙ z_t + 2 λ z_t ⊙ c_{t−1}.
+    With c_t = z_t + λ c_{t−1} the bracket equals z_t ⊙ z_t + 2 λ z_t ⊙ c_{t−1}. Where a piece `begins`, c starts at 0.
     """
 
-    def advance(state: tuple[Tree, Tree], step: tuple[Tree, Array]) -> tuple[tuple[Tree, Tree], None]:
-        c, total = state
-        scores_at, w = step
+    def advance(state: tuple[Tree, Tree], step: tuple[Tree, Array, Any]) -> tuple[tuple[Tree, Tree], None]:
+        scores_at, w, begin = step
+        c, total = _afresh(state[0], begin), state[1]
         z = _scores_from(scores_at)
         c = c if decay == 1 else jax.tree.map(lambda ci: decay * ci, c)
         total = jax.tree.map(lambda acc, zi, ci: acc + jnp.tensordot(w, zi * (zi + 2 * ci), 1), total, z, c)
         return (jax.tree.map(jnp.add, c, z), total), None
 
     zeros = jax.tree.map(jnp.zeros_like, params)
-    (c, total), _ = jax.lax.scan(advance, (carried, zeros), (_score_parts(policy, params, chunk), weights))
+    (c, total), _ = jax.lax.scan(advance, (carried, zeros), (_score_parts(policy, params, chunk), weights, begins))
     return total, c
+
+
+def piece_product_sum(
+    policy: Policy, params: Tree, chunk: Chunk, weights: tuple[Array, ...], begins: Array, carried: tuple[Tree, Tree]
+) -> tuple[Tree, tuple[Tree, Tree]]:
+    """Σ e (Σ z) ⊙ (Σ w z) over pieces, and the last (c, s) [env, …]; `weights` are e, w and 1 where a step was taken.
+
+    Step by step, with c_t = Σ_{k≤t} z_k and s_t = Σ_{k≤t} w_k z_k of the piece: c_t ⊙ s_t − c_{t−1} ⊙ s_{t−1}.
+    """
+
+    def advance(state: tuple[Tree, Tree, Tree], step: tuple[Tree, Any, Array]) -> tuple[tuple[Tree, Tree, Tree], None]:
+        scores_at, (e, w, taken), begin = step
+        c, s = _afresh(state[0], begin), _afresh(state[1], begin)
+        z = _scores_from(scores_at)
+        c_next = jax.tree.map(lambda ci, zi: ci + jnp.einsum("n,n...->n...", taken, zi), c, z)
+        s_next = jax.tree.map(lambda si, zi: si + jnp.einsum("n,n...->n...", w, zi), s, z)
+        grown = jax.tree.map(lambda a, b, a0, b0: jnp.tensordot(e, a * b - a0 * b0, 1), c_next, s_next, c, s)
+        return (c_next, s_next, jax.tree.map(jnp.add, state[2], grown)), None
+
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    steps = (_score_parts(policy, params, chunk), weights, begins)
+    (c, s, total), _ = jax.lax.scan(advance, (*carried, zeros), steps)
+    return total, (c, s)
+
+
+def _afresh(sums: Tree, begin: Array | None) -> Tree:
+    """0 for environments whose piece begins."""
+    if begin is None:
+        return sums
+    return jax.tree.map(lambda x: jnp.where(begin.reshape(-1, *[1] * (x.ndim - 1)), 0, x), sums)
 
 
 def zero_scores(params: Tree, episodes: int) -> Tree:

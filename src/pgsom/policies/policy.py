@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import jax
@@ -14,6 +14,7 @@ from pgsom.environments import Discrete, Spec, Task
 from pgsom.policies.distributions import Actions, Categorical, Distribution, Head, head_for
 from pgsom.policies.layer_norm import LayerNormMLP
 from pgsom.policies.networks import MLP, FunctionNetwork, Initial, Network, Params, linear_logistic, tabular_softmax
+from pgsom.policies.standardised import Standardised
 
 POLICIES = {
     "mlp": "multilayer perceptron with taps, --hidden 64,64 --activation tanh",
@@ -57,7 +58,14 @@ class Policy:
     def parameter_count(self) -> int:
         """D, without drawing parameters."""
         shapes = jax.eval_shape(self.init, jax.random.key(0))
+        if isinstance(self.network, Standardised):
+            shapes, _ = shapes
         return sum(leaf.size for leaf in jax.tree.leaves(shapes))
+
+
+def standardised(policy: Policy, observation: Spec) -> Policy:
+    """The same policy for observations as the environment gives them; its parameters are (params, moments)."""
+    return replace(policy, network=Standardised(policy.network, observation.shape))
 
 
 def policy_from_functions(

@@ -24,7 +24,8 @@ class Preset(NamedTuple):
     def summary(self) -> str:
         """In a line."""
         chosen = self.settings
-        return f"{chosen['method']} on {chosen['environment']}, {chosen['episodes']} episodes; goal {self.goal:g}"
+        budget = f"{chosen['env_steps']:,} steps" if "env_steps" in chosen else f"{chosen['episodes']:,} episodes"
+        return f"{chosen['method']} on {chosen['environment']}, {budget}; goal {self.goal:g}"
 
 
 def preset_names() -> tuple[str, ...]:
@@ -48,6 +49,6 @@ def preset(name: str, **changes: Any) -> dict[str, Any]:
     ``pgsom.train(**pgsom.preset("adam", seeds=8, learning_rate=0.01))``
     """
     settings = read_preset(name).settings
-    if "updates" in changes:
-        del settings["episodes"]
+    if {"updates", "episodes", "env_steps"} & changes.keys():
+        settings = {name: value for name, value in settings.items() if name not in ("episodes", "env_steps")}
     return settings | changes

@@ -14,6 +14,7 @@ from pgsom.policies import Policy
 from pgsom.policies.policy import policy_options
 
 DEFAULT_EPISODES = 500
+DEFAULT_ENV_STEPS = 100_000
 Words = dict[str, Any]
 """Options by name; values that TOML can hold, or None."""
 
@@ -121,16 +122,35 @@ def same_structure(methods: Sequence[Method]) -> list[list[int]]:
     return list(groups.values())
 
 
-def budget(method: Method, episodes: int | None, updates: int | None) -> int:
-    """Updates, from either."""
+def budget(method: Method, episodes: int | None, updates: int | None, env_steps: int | None = None) -> int:
+    """Updates, from any one of them."""
+    given = {"updates": updates, "episodes": episodes, "env_steps": env_steps}
+    (first, *others) = [name for name, number in given.items() if number is not None] or ["default"]
+    if others:
+        other = f"{others[0]}={given[others[0]]} is given"
+        raise wrong(first, given[first], f"accepted is either {first} or {others[0]}, and {other}")
     if updates is not None:
-        if episodes is not None:
-            raise wrong("updates", updates, f"accepted is either updates or episodes, and episodes={episodes} is given")
         return check_count("updates", updates)
+    if method.steps_per_update:
+        return _updates_of_steps(method, episodes, env_steps)
+    if env_steps is not None:
+        raise wrong("env_steps", env_steps, f"{method.name} plays whole episodes; accepted with steps > 0, or episodes")
     per_update = method.episodes_per_update
     wanted = check_count("episodes", DEFAULT_EPISODES if episodes is None else episodes)
     if wanted < per_update:
         raise wrong("episodes", wanted, f"one update of {method.name} takes {per_update}; accepted is >= {per_update}")
+    return wanted // per_update
+
+
+def _updates_of_steps(method: Method, episodes: int | None, env_steps: int | None) -> int:
+    """For batches of a fixed number of steps, however many episodes that is."""
+    if episodes is not None:
+        accepted = f"{method.name} plays {method.plan.steps} steps at a time; accepted are env_steps and updates"
+        raise wrong("episodes", episodes, accepted)
+    per_update = method.steps_per_update
+    wanted = check_count("env_steps", DEFAULT_ENV_STEPS if env_steps is None else env_steps)
+    if wanted < per_update:
+        raise wrong("env_steps", wanted, f"one update of {method.name} takes {per_update}; accepted is >= {per_update}")
     return wanted // per_update
 
 

@@ -35,8 +35,11 @@ class TrainedPolicy:
 
     def act(self, observation: Any, *, key: Array | None = None) -> NDArray[Any] | np.generic:
         """The most probable action, or with a key a drawn one; leading axes of the observation are a batch."""
-        seen = np.asarray(observation)
         shape = self.observation_shape
+        try:
+            seen = np.asarray(observation)
+        except ValueError:
+            raise wrong("observation", observation, "accepted is an array, all rows of one length") from None
         batch = seen.shape[: seen.ndim - len(shape)]
         if seen.shape != (*batch, *shape):
             raise wrong("observation", seen.shape, f"accepted are arrays whose last axes have the shape {shape}")
@@ -75,12 +78,23 @@ class Result:
 
     @property
     def returns(self) -> NDArray[np.floating]:
-        """Mean undiscounted return of the episodes played at θ, before each update [seed, update]."""
-        return np.asarray(self.metrics.episode_return)
+        """Mean undiscounted return of the episodes played at θ, before each update [seed, update].
+
+        Of segments that of the episodes that ended in the update's batch; the last known where none did, NaN before
+        the first. NaN once a seed is frozen.
+        """
+        seen = np.asarray(self.metrics.episode_return)
+        if not self.method.plan.steps:
+            return seen
+        known = np.maximum.accumulate(np.where(np.isnan(seen), 0, np.arange(seen.shape[1])), axis=1)
+        return np.where(np.asarray(self.metrics.frozen) > 0, np.nan, np.take_along_axis(seen, known, axis=1))
 
     @property
     def episodes(self) -> NDArray[np.integer]:
-        """Episodes played up to and including each update, all stages counted [update]."""
+        """Episodes played up to and including each update, all stages counted [update].
+
+        Of segments those that ended, where seeds differ the most of them.
+        """
         # A frozen seed plays no more.
         return np.asarray(self.metrics.episodes).max(axis=0)
 

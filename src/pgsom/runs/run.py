@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -25,7 +26,7 @@ from pgsom.runs.plan import (
     same_structure,
 )
 from pgsom.runs.result import Result
-from pgsom.training import Metrics, TrainState
+from pgsom.training import Metrics, TrainState, trained
 
 Tree = Any
 __all__ = ["CAPACITY", "DEFAULT_EPISODES", "Callback", "Progress", "default_policy", "sweep", "train"]
@@ -58,6 +59,7 @@ def train(
     seeds: int | Sequence[int] = 1,
     episodes: int | None = None,
     updates: int | None = None,
+    env_steps: int | None = None,
     policy: str | Policy | None = None,
     hidden: Sequence[int] = (64, 64),
     activation: str = "tanh",
@@ -75,6 +77,7 @@ def train(
         seeds: how many seeds (0, 1, …), or which. Seed i is the same whatever the others.
         episodes: budget of each seed, every stage of every update counted; 500 unless `updates` is given.
         updates: budget as a number of updates, instead of `episodes`.
+        env_steps: budget as a number of environment steps, for methods whose batches are of so many ``steps``.
         policy: ``"mlp"``, ``"linear"``, ``"tabular"`` or a `Policy`; by default what suits the observations.
         hidden: widths of the hidden layers of ``"mlp"``.
         activation: activation of the hidden layers of ``"mlp"``.
@@ -91,6 +94,7 @@ def train(
         seeds=seeds,
         episodes=episodes,
         updates=updates,
+        env_steps=env_steps,
         policy=policy,
         hidden=hidden,
         activation=activation,
@@ -109,6 +113,7 @@ def sweep(
     seeds: int | Sequence[int] = 1,
     episodes: int | None = None,
     updates: int | None = None,
+    env_steps: int | None = None,
     policy: str | Policy | None = None,
     hidden: Sequence[int] = (64, 64),
     activation: str = "tanh",
@@ -140,17 +145,19 @@ def sweep(
     written = list(_written) if _written else [(method.name, None) for method in methods]
     results: dict[int, Result] = {}
     for group in same_structure(methods):
-        total = budget(methods[group[0]], episodes, updates)
-        plan = Plan(env, definition, tuple(methods[i] for i in group), chosen, seed, total)
-        trained = _run(plan, callback)
+        total = budget(methods[group[0]], episodes, updates, env_steps)
+        planned = tuple(replace(methods[i], planned=float(total)) for i in group)
+        plan = Plan(env, definition, planned, chosen, seed, total)
+        ran = _run(plan, callback)
         for place, index in enumerate(group):
             settings = described(plan, (environment, of_environment), (policy, of_policy), written[index])
-            state, metrics = (_part(tree, place, len(chosen)) for tree in trained[:2])
-            parts = (settings, env, definition, methods[index], state.params, metrics)
-            results[index] = Result(*parts, *trained[2:4], state)
-        if trained[4] is not None:
-            trained[4].results = tuple(results.values())
-            raise trained[4]
+            state, metrics = (_part(tree, place, len(chosen)) for tree in ran[:2])
+            ready, params = trained(definition, env.observation, state)
+            parts = (settings, env, ready, methods[index], params, metrics)
+            results[index] = Result(*parts, *ran[2:4], state)
+        if ran[4] is not None:
+            ran[4].results = tuple(results.values())
+            raise ran[4]
     return [results[index] for index in range(len(methods))]
 
 

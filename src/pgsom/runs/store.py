@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pgsom.checks import wrong
 from pgsom.environments import make
 from pgsom.methods import make_method
-from pgsom.policies import make_policy
+from pgsom.policies import make_policy, standardised
 from pgsom.runs.plan import Settings
 from pgsom.runs.result import Result, metric, metric_names
 from pgsom.training import Metrics
@@ -66,6 +66,8 @@ def load(path: str | Path) -> Result:
     environment = make(settings.environment, **settings.environment_options)
     policy = make_policy(settings.policy, environment, **settings.policy_options | {"hidden": settings.hidden})
     method = make_method(settings.method, **settings.options)
+    if method.plan.normalise_observations:
+        policy = standardised(policy, environment.observation)
     shapes = jax.eval_shape(policy.init, jax.random.key(0))
     leaves = safetensors.numpy.load((folder / POLICY).read_bytes())
     params = jax.tree.unflatten(jax.tree.structure(shapes), [leaves[name] for name in _leaf_names(shapes)])

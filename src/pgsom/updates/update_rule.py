@@ -66,6 +66,15 @@ class RoamingRule(UpdateRule, Protocol):
         ...
 
 
+@runtime_checkable
+class PacedRule(UpdateRule, Protocol):
+    """A rule that takes several steps in an update, at a rate of its own."""
+
+    def slowed(self, factor: Any) -> UpdateRule:
+        """The rule with its rate times `factor`."""
+        ...
+
+
 def batches_of(rule: UpdateRule) -> int:
     """How many batches one update of the rule plays."""
     return rule.batches if isinstance(rule, RoamingRule) else 1
