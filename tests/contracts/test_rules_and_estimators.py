@@ -325,9 +325,8 @@ def assert_promises(method: Method) -> None:
 
 @pytest.mark.parametrize("name", ONE_OF_EACH_RULE)
 def test_seeds_and_numbers_side_by_side_are_each_by_itself(name: str) -> None:
-    """Three seeds, each with other numbers, over two updates in float32; up to rounding, for a batched matrix product
-
-    may sum in another order. And no further program is compiled for other numbers, or to go on from a new state.
+    """Three seeds, each with other numbers, over two updates in float32; up to rounding, for a batched product may sum
+    in another order. And no further program is compiled for other numbers, or to go on from a new state.
     """
     method = with_numbers(make_method(name))
     factors = jnp.asarray([1.0, 0.95, 0.9])
@@ -355,6 +354,7 @@ def numbers_of(name: str) -> list[str]:
     return [option for option, p in own.items() if option != "common" and type(p.default) in (int, float)]
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("name", METHODS)
 def test_a_wrong_argument_is_named(name: str) -> None:
     """A word, no number and a number far out of range in place of each of the method's own numbers."""
