@@ -65,6 +65,8 @@ class Result:
     run_seconds: float
     state: TrainState | None = None
     """After the last update: all that training on would need. None where only the policies were kept."""
+    notes: tuple[str, ...] = ()
+    """What happened to the run: damage that was mended, simulators that could not be taken up again."""
 
     @property
     def updates(self) -> int:
