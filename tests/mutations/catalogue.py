@@ -32,8 +32,8 @@ MUTATIONS = (
     Mutation(
         "the lemma's γ^t forgotten",
         "returns.py",
-        "return jnp.asarray(discount) ** jnp.arange(steps)",
-        "return jnp.ones(steps)",
+        "return jnp.asarray(discount) ** time",
+        "return jnp.ones(time.shape)",
         UNBIASED,
     ),
     Mutation(
