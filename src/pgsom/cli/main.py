@@ -23,6 +23,7 @@ COMMANDS = {
     "export": ("pgsom.cli.export", "a trained policy as an ONNX, safetensors or NumPy file"),
     "resume": ("pgsom.cli.resume", "carry on a run that was stopped, or further one that has ended"),
     "report": ("pgsom.cli.report", "one interactive page of saved runs"),
+    "diagnose": ("pgsom.cli.diagnose", "how well the method of a saved run sees, and what its next step gains"),
     "paper": ("pgsom.cli.paper", "the paper's experiment, beside its printed table"),
     "theory": ("pgsom.cli.theory", "the paper's lemmas and every estimator on finite MDPs, exactly"),
     "list": ("pgsom.cli.listing", "environments, methods, estimators, schemes and the rest, one line each"),

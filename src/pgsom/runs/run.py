@@ -266,7 +266,7 @@ def _in_memory(plan: Plan, settings: Sequence[Settings], callback: Callback | No
     state = engine.start()
     engine.advance(state, 0)
     compiled = time.perf_counter() - started
-    memory, report = Memory(), Report(plan.updates, callback)
+    memory, report = Memory(), Report(plan, callback)
 
     def results(state: TrainState) -> list[Result]:
         ran, rows = time.perf_counter() - report.started, memory.metrics()

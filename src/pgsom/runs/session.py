@@ -103,7 +103,7 @@ def _go_on(
         if recorders is not None:
             recorders.append(recorder)
         steps = int(stand.state.env_steps.sum())
-        report = Report(plan.updates, callback, updates=stand.updates, env_steps=steps)
+        report = Report(plan, callback, updates=stand.updates, env_steps=steps)
         try:
             every = keeping.updates or None
             stand = drive(engine, stand, plan.updates, [recorder, *sinks], stop=report, every=every)
