@@ -316,4 +316,11 @@ MUTATIONS = (
         "weights = e * along",
         f"{NEWTON} -k least_squares",
     ),
+    Mutation(
+        "noise taken for signal in a diagnosis",
+        "experiments/diagnosis.py",
+        " - noise / len(x))",
+        ")",
+        "tests/exact/test_diagnosis.py -k clarity",
+    ),
 )
