@@ -22,6 +22,8 @@ COMMANDS = {
     "play": ("pgsom.cli.play", "watch a trained policy, or film it"),
     "export": ("pgsom.cli.export", "a trained policy as an ONNX, safetensors or NumPy file"),
     "resume": ("pgsom.cli.resume", "carry on a run that was stopped, or further one that has ended"),
+    "runs": ("pgsom.cli.runs", "the runs in a folder, and how they stand"),
+    "show": ("pgsom.cli.show", "one run, as far as it has got"),
     "report": ("pgsom.cli.report", "one interactive page of saved runs"),
     "diagnose": ("pgsom.cli.diagnose", "how well the method of a saved run sees, and what its next step gains"),
     "paper": ("pgsom.cli.paper", "the paper's experiment, beside its printed table"),
