@@ -46,10 +46,11 @@ mutants: .venv/package  ## sabotage single lines and see that tests go red (slow
 bench: .venv/package  ## the benchmarks
 	$(BIN)/python -m benchmarks
 
-peers:  ## what the benchmarks compare with, in .venv-peers: PyTorch and Gymnasium
+peers:  ## what the benchmarks compare with, in .venv-peers: PyTorch, Gymnasium, Stable-Baselines3
 	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check "gymnasium>=1.0,<1.4"
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check stable-baselines3
 
 paper: .venv/package  ## the paper's experiments
 	$(BIN)/pgsom paper

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         MultiBinary,
         MultiDiscrete,
         Step,
+        check_environment,
         enumerate_trajectories,
         random_mdp,
     )
@@ -100,6 +101,7 @@ _MODULES = {
         "MultiBinary",
         "MultiDiscrete",
         "Step",
+        "check_environment",
         "enumerate_trajectories",
         "random_mdp",
     ),
