@@ -231,7 +231,23 @@ def test_an_environment_that_raises_ends_the_run_which_is_kept(
         "train --env gymnasium:tests.host.clock:Breaking-v0 --method reinforce --policy linear --batch 2 --updates 9"
     )
     capsys.readouterr()
-    assert main([*words.split(), "--quiet", "--evaluate", "0", "--out", str(tmp_path / "run")]) == 1
+    assert (
+        main(
+            [
+                *words.split(),
+                "--batch",
+                "2",
+                "--updates",
+                "9",
+                "--quiet",
+                "--evaluate",
+                "0",
+                "--out",
+                str(tmp_path / "run"),
+            ]
+        )
+        == 1
+    )
     told = capsys.readouterr().err
     where = r"gymnasium:tests.host.clock:Breaking-v0, seed 0, copy 0, step 3 of episode 1 after reset\(seed=\d+\)"
     assert re.search(rf"failed: EpisodeError: {where}: ValueError: the spring broke; ", told)
