@@ -227,27 +227,10 @@ def test_an_environment_that_raises_ends_the_run_which_is_kept(
 ) -> None:
     """Two episodes an update: the third update is not made, the first two are saved and can be used."""
     Breaking.played = 0
-    words = (
-        "train --env gymnasium:tests.host.clock:Breaking-v0 --method reinforce --policy linear --batch 2 --updates 9"
-    )
+    words = "train --env gymnasium:tests.host.clock:Breaking-v0 --method reinforce --policy linear"
+    words += " --batch 2 --updates 9 --quiet --evaluate 0 --out"
     capsys.readouterr()
-    assert (
-        main(
-            [
-                *words.split(),
-                "--batch",
-                "2",
-                "--updates",
-                "9",
-                "--quiet",
-                "--evaluate",
-                "0",
-                "--out",
-                str(tmp_path / "run"),
-            ]
-        )
-        == 1
-    )
+    assert main([*words.split(), str(tmp_path / "run")]) == 1
     told = capsys.readouterr().err
     where = r"gymnasium:tests.host.clock:Breaking-v0, seed 0, copy 0, step 3 of episode 1 after reset\(seed=\d+\)"
     assert re.search(rf"failed: EpisodeError: {where}: ValueError: the spring broke; ", told)
