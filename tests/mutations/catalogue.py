@@ -178,6 +178,27 @@ MUTATIONS = (
         "tests/contracts/test_training.py -k left_out_and_counted",
     ),
     Mutation(
+        "control characters pass to the terminal",
+        "checks.py",
+        'c if c.isprintable() else c.encode("unicode_escape").decode()',
+        "c",
+        "tests/faults/test_watching.py -k runs_are_listed",
+    ),
+    Mutation(
+        "lines beyond the checkpoint stay when a run is taken up",
+        "runs/loggers.py",
+        "if _updates_of(line) <= first]",
+        "if _updates_of(line) >= 0]",
+        "tests/faults/test_loggers.py -k json_lines",
+    ),
+    Mutation(
+        "an early end when the target is missed",
+        "runs/watching.py",
+        "evaluation.mean >= watch.target_return",
+        "evaluation.mean <= watch.target_return",
+        "tests/faults/test_watching.py -k target_return",
+    ),
+    Mutation(
         "a frozen seed plays on",
         "training.py",
         "after = jax.tree.map(partial(jnp.where, frozen), state, after)",
