@@ -35,7 +35,7 @@ def hapg(
 
 
 def sharp(
-    learning_rate: float = 0.1,
+    learning_rate: float = 0.2,
     *,
     curvature: str | Estimator = "causal",
     fresh: float = 1.0,
@@ -158,7 +158,7 @@ def sgdhess(
     learning_rate: float = 0.0005,
     *,
     curvature: str | Estimator = "causal",
-    fresh: float = 0.5,
+    fresh: float = 0.7,
     largest_estimate: float = INFINITE,
     normalised: bool = False,
     common: Common = DEFAULTS,
@@ -172,11 +172,11 @@ def sgdhess(
 
 
 def n_pg_igt(
-    learning_rate: float = 0.1,
+    learning_rate: float = 0.05,
     *,
     fresh: float = 1.0,
     fresh_power: float = 0.8,
-    rate_power: float = 1.0,
+    rate_power: float = 0.0,
     common: Common = DEFAULTS,
 ) -> Method:
     """N-PG-IGT: normalised steps along momentum whose gradients are asked beyond the iterate.
