@@ -316,4 +316,11 @@ MUTATIONS = (
         "weights = e * along",
         f"{NEWTON} -k least_squares",
     ),
+    Mutation(
+        "momentum that hears of no drift",
+        "updates/adaptive_som.py",
+        "jnp.clip(signal, ",
+        "jnp.clip(0 * signal, ",
+        f"{RECURSIVE} -k adaptive",
+    ),
 )
