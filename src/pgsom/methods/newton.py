@@ -32,7 +32,7 @@ def cubic_newton(
     learning_rate: float = 1.0,
     *,
     curvature: str | Estimator = "causal",
-    regularisation: float = 1000.0,
+    regularisation: float = 100000.0,
     lanczos_steps: int = 5,
     common: Common = DEFAULTS,
 ) -> Method:

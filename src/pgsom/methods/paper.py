@@ -108,7 +108,7 @@ def adaptive_pg_som(
     beta1: float = 0.9,
     beta2: float = 0.9,
     refresh: int = 1,
-    tracking: float = 0.1,
+    tracking: float = 0.3,
     common: Common = DEFAULTS,
 ) -> Method:
     """PG-SOM with adaptive momentum: long while gradients are noise, short while they move.

@@ -78,6 +78,6 @@ class AdaptiveSOM:
         return mix(alpha, g, gradient), drift, error
 
 
-def adaptive_som(rule: SecondOrderMomentum, tracking: float = 0.1) -> AdaptiveSOM:
+def adaptive_som(rule: SecondOrderMomentum, tracking: float = 0.3) -> AdaptiveSOM:
     """Check the option and build the rule around Algorithm 1's."""
     return AdaptiveSOM(rule, check_number("tracking", tracking, above=0, at_most=1))
