@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         TimeStepBaseline,
     )
     from pgsom.checks import InputError
+    from pgsom.critic import Critic, make_critic
     from pgsom.curvature import (
         CausalHessian,
         DecayedCausal,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     )
     from pgsom.environments import make as make_environment
     from pgsom.environments import register as register_environment
+    from pgsom.experiments.diagnosing import Diagnosing, diagnose
     from pgsom.methods import Common, Method, adam, assemble, hessian_pg, make_method, pg_som, reinforce, runge_kutta_pg
     from pgsom.objective import LocalObjective, Weighting, observe
     from pgsom.policies import (
@@ -61,14 +63,16 @@ if TYPE_CHECKING:
         MultiCategorical,
         Policy,
         TanhGaussian,
+        equinox_network,
         linear_logistic,
         make_policy,
+        nnx_network,
         policy_from_functions,
         tabular_softmax,
     )
     from pgsom.presets import preset
     from pgsom.rollout import Rollout, collect, score
-    from pgsom.runs import Progress, Result, load, sweep, train
+    from pgsom.runs import Progress, Result, load, resume, sweep, train
     from pgsom.schemes import EULER, HEUN, MIDPOINT, RALSTON, RK4, Scheme, make_scheme, paper_alpha
     from pgsom.training import TrainState, init, seed_keys, step
     from pgsom.updates import (
@@ -112,6 +116,8 @@ _MODULES = {
         "TanhGaussian",
         "linear_logistic",
         "make_policy",
+        "equinox_network",
+        "nnx_network",
         "policy_from_functions",
         "tabular_softmax",
     ),
@@ -123,6 +129,7 @@ _MODULES = {
         "NoBaseline",
         "TimeStepBaseline",
     ),
+    "pgsom.critic": ("Critic", "make_critic"),
     "pgsom.objective": ("LocalObjective", "Weighting", "observe"),
     "pgsom.curvature": (
         "CausalHessian",
@@ -169,7 +176,8 @@ _MODULES = {
     ),
     "pgsom.presets": ("preset",),
     "pgsom.training": ("TrainState", "init", "seed_keys", "step"),
-    "pgsom.runs": ("Progress", "Result", "load", "sweep", "train"),
+    "pgsom.runs": ("Progress", "Result", "load", "resume", "sweep", "train"),
+    "pgsom.experiments.diagnosing": ("Diagnosing", "diagnose"),
 }
 _RENAMED = {
     "make_environment": ("pgsom.environments", "make"),

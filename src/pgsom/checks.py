@@ -21,6 +21,10 @@ class InputError(ValueError):
     """The caller's mistake. The command line prints its one line and exits with code 2."""
 
 
+class RunError(RuntimeError):
+    """A run that went wrong for no fault of the caller's words. The command line prints its one line, exit code 1."""
+
+
 def wrong(argument: str, value: Any, accepted: str) -> InputError:
     """The one form all messages have: ``argument=value: accepted``."""
     return InputError(f"{argument}={_shown(value)}: {accepted}")

@@ -1,6 +1,7 @@
 """``pgsom train``: what it prints, what it keeps, and how it ends."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,14 +19,17 @@ from pgsom.cli.settings import read_settings
 from pgsom.runs import Progress
 from tests.cli.conftest import PROGRAM, SMALL, Trained
 
-FILES = {
+STOPPED = {
     "settings.toml",
-    "metrics.parquet",
+    "metrics",
+    "checkpoints",
     "policy.safetensors",
     "summary.json",
-    "learning_curve.png",
-    "learning_curve.pdf",
+    "summary.md",
+    "SHA256SUMS",
+    "log.txt",
 }
+FILES = STOPPED | {"figures"}
 
 
 def test_json_is_all_that_is_printed(trained: Trained) -> None:
@@ -51,8 +55,9 @@ def test_everything_is_saved(trained: Trained) -> None:
     assert {file.name for file in trained.folder.iterdir()} == FILES
     assert json.loads((trained.folder / "summary.json").read_text()) == trained.json
     assert pgsom.load(trained.folder).returns.shape == (2, 30)
-    assert (trained.folder / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
-    assert (trained.folder / "learning_curve.pdf").read_bytes().startswith(b"%PDF")
+    figures = trained.folder / "figures"
+    assert (figures / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    assert (figures / "learning_curve.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_what_is_not_finite_is_null(trained: Trained) -> None:
@@ -84,9 +89,7 @@ def test_a_finished_run_is_replaced_only_if_asked(
     trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"
-    out.mkdir()
-    for file in trained.folder.iterdir():
-        (out / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(trained.folder, out)
     # The saved settings, as a file of options, give the same run again.
     again = ["train", "--config", str(out / "settings.toml"), "--evaluate", "0", "--out", str(out)]
     assert main(again) == 2
@@ -179,12 +182,12 @@ def test_ctrl_c_keeps_what_is_there(tmp_path: Path) -> None:
     out = tmp_path / "run"
     code, printed, said = interrupted("--out", str(out))
     assert code == 130, said
-    assert {file.name for file in out.iterdir()} == FILES
+    assert {file.name for file in out.iterdir()} == STOPPED
     result = pgsom.load(out)
     done = result.updates
     assert 0 < done < 100_000_000 and result.returns.shape == (2, done)
     *_, stopping, last = said.splitlines()
-    assert stopping == "stopping (Ctrl-C again drops the run)"
+    assert stopping == "stopping (a second Ctrl-C does not wait for the update)"
     assert last == f"pgsom train: interrupted after {done:,} of 100,000,000 updates; saved in {out}"
     assert "final return" in printed and "evaluation" not in printed
     assert json.loads((out / "summary.json").read_text())["interrupted"] is True

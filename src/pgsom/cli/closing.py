@@ -1,8 +1,12 @@
 """What ``pgsom train`` says and keeps at the end: a table, or JSON, and the folder."""
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pgsom.checks import RunError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,30 +30,45 @@ class Outcome:
 
 
 def save(outcome: Outcome) -> None:
-    """The run and its learning curve, if there is a folder for them."""
-    if outcome.out is None:
+    """Summary and learning curve, if there is a folder for them; a run that was stopped has no time for the curve."""
+    save_summary(outcome)
+    if outcome.out is None or outcome.interrupted:
         return
     from pgsom.report.figures import save_learning_curve
+    from pgsom.runs.folder import FIGURES
 
-    outcome.result.save(outcome.out)
-    save_summary(outcome)
-    save_learning_curve([outcome.result], outcome.out / LEARNING_CURVE)
+    with _failing_clearly(outcome.out):
+        (outcome.out / FIGURES).mkdir(exist_ok=True)
+        save_learning_curve([outcome.result], outcome.out / FIGURES / LEARNING_CURVE)
 
 
 def save_summary(outcome: Outcome) -> None:
-    """The summary with the evaluation in it, over the one that `Result.save` wrote."""
+    """The summary with the evaluation in it, over the one that training left."""
     if outcome.out is not None:
-        from pgsom.runs.store import SUMMARY
+        from pgsom.runs.store import renew_summary
 
-        temporary = outcome.out / f"{SUMMARY}.part"
-        temporary.write_text(as_json(outcome) + "\n", encoding="utf-8")
-        temporary.replace(outcome.out / SUMMARY)
+        with _failing_clearly(outcome.out):
+            renew_summary(outcome.out, as_table(outcome))
+
+
+@contextlib.contextmanager
+def _failing_clearly(run: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"{run} cannot be written ({error.strerror or error})") from None
 
 
 def as_json(outcome: Outcome) -> str:
     """The summary of the run, its evaluation and where it is; what is not finite is null."""
-    from pgsom.runs import summary
     from pgsom.runs.store import to_json
+
+    return to_json(as_table(outcome))
+
+
+def as_table(outcome: Outcome) -> dict[str, Any]:
+    """The same before it is JSON."""
+    from pgsom.runs import summary
 
     evaluation = None
     if outcome.evaluation is not None:
@@ -59,12 +78,11 @@ def as_json(outcome: Outcome) -> str:
             "return": {"mean": float(interval.mean), "low": float(interval.low), "high": float(interval.high)},
             "return_by_seed": [float(value) for value in by_seed],
         }
-    whole = summary(outcome.result) | {
+    return summary(outcome.result) | {
         "evaluation": evaluation,
         "interrupted": outcome.interrupted,
         "out": None if outcome.out is None else str(outcome.out),
     }
-    return to_json(whole)
 
 
 def print_closing(outcome: Outcome) -> None:
@@ -84,6 +102,8 @@ def print_closing(outcome: Outcome) -> None:
     console.print(table)
     for warning in outcome.result.warnings:
         console.print(f"warning: {warning}", style="yellow", markup=False)
+    for note in outcome.result.notes:
+        console.print(f"note: {note}", style="yellow", markup=False)
     if outcome.out is not None:
         print(f"saved in {outcome.out}")
 

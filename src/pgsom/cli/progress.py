@@ -1,12 +1,9 @@
-"""How far a run is, on stderr; and Ctrl-C, which ends it at the next chunk of updates."""
+"""How far a run is, on stderr."""
 
 import contextlib
-import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from types import FrameType
 from typing import Any, Protocol
 
 from pgsom.runs import Progress
@@ -104,29 +101,3 @@ def reporter(*, silent: bool) -> Iterator[Reporter]:
         )
         with RichProgress(*columns, console=Console(stderr=True), transient=True) as rich:
             yield Bar(rich)
-
-
-class Interrupt:
-    """Ctrl-C while it is entered: the first asks the run to end, the second raises KeyboardInterrupt."""
-
-    def __init__(self, shown: Reporter) -> None:
-        self.asked = False
-        self._shown = shown
-        self._before: Any = None
-
-    def __enter__(self) -> "Interrupt":
-        # Only the main thread may set handlers; elsewhere Ctrl-C never arrives.
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._handle)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-        self._shown.stage("stopping (Ctrl-C again drops the run)")

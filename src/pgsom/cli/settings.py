@@ -15,7 +15,9 @@ from pgsom.environments import check_name
 from pgsom.presets import read_preset
 
 # Written into a saved run's settings.toml beside its options.
-NOT_OPTIONS = ("versions", "rebuildable")
+NOT_OPTIONS = ("versions", "platform", "keeping", "rebuildable")
+KEEPING = ("out", "resume", "overwrite", "checkpoint_seconds", "checkpoint_updates", "keep")
+WATCHING = ("log", "evaluate_every", "evaluation_episodes", "target_return")
 FINISHED = "settings.toml"
 BUDGETS = {"episodes", "updates", "env_steps"}
 
@@ -45,6 +47,10 @@ class Settings:
         """The arguments of `pgsom.train`."""
         known = {option.name for option in (*RUN_OPTIONS, *METHOD_OPTIONS)} - {"evaluate", "preset", "config"}
         return {name: value for name, value in self.given.items() if name in known}
+
+    def of_keeping(self) -> dict[str, Any]:
+        """Those arguments of `pgsom.train` that say what is kept on disk, and what is told on the way."""
+        return {name: self.given[name] for name in (*KEEPING, *WATCHING) if name in self.given}
 
     def located(self, error: InputError) -> InputError:
         """The same error, with the file or the preset in front if that gave what is wrong."""
@@ -87,11 +93,15 @@ def check(settings: Settings) -> None:
             raise wrong("option", option.name, accepted)
     check_count("evaluate", settings.evaluate, at_least=0)
     if settings.out is not None:
-        check_folder(settings.out, overwrite=settings.flag("overwrite"))
+        check_folder(settings.out, replace=settings.flag("overwrite"), resume="resume" in settings.given)
+    else:
+        for name in KEEPING[1:3]:
+            if name in settings.given:
+                raise wrong(name, settings.given[name], "accepted only together with --out, the run's folder")
 
 
-def check_folder(folder: Path, *, overwrite: bool) -> None:
-    """That a run can be saved there; nothing is made yet, since the rest may still be wrong."""
+def check_folder(folder: Path, *, replace: bool, resume: bool) -> None:
+    """That a run can be kept there; nothing is made yet, since the rest may still be wrong."""
     existing = folder
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
@@ -99,8 +109,11 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
         raise wrong("out", str(folder), f"{existing} is a file; accepted is a folder")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise wrong("out", str(folder), f"{existing} cannot be written to; accepted is a writable folder")
-    if (folder / FINISHED).exists() and not overwrite:
-        raise wrong("out", str(folder), "a finished run is there; accepted with --overwrite, or another folder")
+    if replace and resume:
+        raise wrong("overwrite", True, "accepted is either --overwrite or --resume auto")
+    if (folder / FINISHED).exists() and not replace and not resume:
+        accepted = "a run is there; accepted with --resume auto, with --overwrite, or another folder"
+        raise wrong("out", str(folder), accepted)
 
 
 def _read_file(config: str) -> dict[str, Any]:

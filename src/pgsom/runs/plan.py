@@ -70,22 +70,25 @@ def described(
     """Settings of one of the plan's methods; each of the others is a name or an object, with its options if named."""
     name, options = written
     of_policy = policy_options() | dict(policy[1])
-    # A list, as it will come back from TOML.
-    of_policy["hidden"] = list(of_policy["hidden"])
     words = (options, environment[1], of_policy)
     named = isinstance(environment[0], str) and not isinstance(policy[0], Policy)
     return Settings(
         environment=plan.environment.name,
-        environment_options=dict(environment[1]),
+        environment_options=_as_read(environment[1]),
         method=name,
-        options=dict(options or {}),
+        options=_as_read(options or {}),
         policy=_policy_name(policy[0], plan.environment),
-        policy_options=of_policy,
+        policy_options=_as_read(of_policy),
         seed=plan.root,
         seeds=plan.seeds,
         updates=plan.updates,
         rebuildable=named and all(part is not None and can_be_written(part) for part in words),
     )
+
+
+def _as_read(options: Mapping[str, Any]) -> Words:
+    """As the options come back from TOML: tuples as lists."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
 
 
 def described_method(method: str | Method, options: Mapping[str, Any]) -> tuple[str, Words | None]:

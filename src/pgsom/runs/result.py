@@ -1,6 +1,6 @@
 """What a training run leaves: curves, counters, policies."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from pgsom.environments import Environment, HostEnvironment
 from pgsom.host_play import host_score
 from pgsom.methods import Method
 from pgsom.policies import Policy
+from pgsom.runs.evaluations import Evaluation
 from pgsom.runs.failures import Failure, failures_of
 from pgsom.runs.plan import Settings
 from pgsom.statistics import Interval, bootstrap_mean
@@ -32,6 +33,7 @@ class TrainedPolicy:
     policy: Policy
     params: Tree
     observation_shape: tuple[int, ...]
+    _generator: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0), repr=False, compare=False)
 
     def act(self, observation: Any, *, key: Array | None = None) -> NDArray[Any] | np.generic:
         """The most probable action, or with a key a drawn one; leading axes of the observation are a batch."""
@@ -50,6 +52,26 @@ class TrainedPolicy:
             actions = _samples(self.policy, self.params, flat, jax.random.split(key, flat.shape[0]))
         return np.asarray(actions).reshape((*batch, *actions.shape[1:]))[()]
 
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+        *,
+        key: Array | None = None,
+    ) -> tuple[NDArray[Any] | np.generic, Any]:
+        """As in Stable-Baselines3: (action, state); the policies here have no state, so it comes back as it was.
+
+        Draws follow from `key`; without one, they go on where the last call ended.
+        """
+        del episode_start
+        if deterministic:
+            return self.act(observation), state
+        if key is None:
+            key = jax.random.key(int(self._generator.integers(2**31)))
+        return self.act(observation, key=key), state
+
 
 @dataclass(frozen=True)
 class Result:
@@ -65,6 +87,12 @@ class Result:
     run_seconds: float
     state: TrainState | None = None
     """After the last update: all that training on would need. None where only the policies were kept."""
+    notes: tuple[str, ...] = ()
+    """What happened to the run: damage that was mended, simulators that could not be taken up again."""
+    evaluations: tuple[Evaluation, ...] = ()
+    """Those made on the way (`evaluate_every`), since the run was last taken up."""
+    reached_target: bool = False
+    """Whether the run ended because an evaluation reached the target return."""
 
     @property
     def updates(self) -> int:
@@ -140,7 +168,8 @@ class Result:
                 "where P is made from them, the direction depends on the rule's shape"
             )
         if self.failures:
-            among = f", {np.count_nonzero(self.skipped):,} seeds" if len(self.seeds) > 1 else ""
+            ill = np.count_nonzero(self.skipped)
+            among = f", of {ill:,} seed{'s' if ill > 1 else ''}" if len(self.seeds) > 1 else ""
             found.append(f"{self.failures[0]} (the first of {self.skipped.sum():,} updates that were skipped{among})")
         if self.frozen.any():
             numbers = [seed for seed, frozen in zip(self.seeds, self.frozen, strict=True) if frozen]
