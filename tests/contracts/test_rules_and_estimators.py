@@ -15,11 +15,11 @@ from jax.flatten_util import ravel_pytree
 
 import pgsom.collectors
 import pgsom.training
-from pgsom.baselines import BASELINES, make_baseline
+from pgsom.baselines import BASELINES, LEARNED, make_baseline
 from pgsom.checks import InputError
 from pgsom.curvature import ESTIMATORS, Estimator, dense, diagonal, make_estimator
 from pgsom.environments import chain, random_mdp
-from pgsom.methods import METHODS, Common, Method, make_method
+from pgsom.methods import METHODS, Common, Method, make_method, method_options
 from pgsom.objective import LocalObjective, observe
 from pgsom.policies import MLP, Policy, policy_from_functions, tabular_softmax
 from pgsom.rollout import collect
@@ -198,7 +198,10 @@ def with_numbers(method: Method) -> Method:
 
 @pytest.mark.parametrize(
     ("name", "baseline"),
-    [*((name, Common().baseline) for name in METHODS), *(("pg-som", b) for b in BASELINES if b != Common().baseline)],
+    [
+        *((name, method_options(name)["baseline"]) for name in METHODS),
+        *(("pg-som", b) for b in (*BASELINES, *LEARNED) if b != Common().baseline),
+    ],
 )
 def test_an_update_keeps_every_shape_and_type_of_the_state(name: str, baseline: str) -> None:
     method = with_numbers(make_method(name, baseline=baseline))
