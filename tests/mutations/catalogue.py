@@ -40,8 +40,8 @@ MUTATIONS = (
     Mutation(
         "baseline added instead of subtracted",
         "objective.py",
-        "(returns - baseline)",
-        "(returns + baseline)",
+        "return returns - baseline.values(",
+        "return returns + baseline.values(",
         "tests/exact/test_rollouts.py -k less_the_baseline",
     ),
     Mutation(
@@ -145,8 +145,8 @@ MUTATIONS = (
     Mutation(
         "steps of later stages not counted",
         "training.py",
-        "for rollout in stages.played())",
-        "for rollout in stages.played()[:1])",
+        "sum(batch.steps for batch in stages.played())",
+        "sum(batch.steps for batch in stages.played()[:1])",
         "tests/contracts/test_training.py -k every_stage_are_counted",
     ),
     Mutation(
@@ -257,8 +257,8 @@ MUTATIONS = (
     Mutation(
         "importance ratios of the whole past forgotten from chunk to chunk",
         "objective.py",
-        "return past + log_ratio.sum(axis=0), total",
-        "return past, total",
+        "gained, past = gained * jnp.exp(so_far - log_ratio), so_far[-1]",
+        "gained = gained * jnp.exp(so_far - log_ratio)",
         "tests/exact/test_diagonals.py -k kl_and_surrogate",
     ),
     Mutation(
@@ -358,6 +358,13 @@ MUTATIONS = (
         "standardise(known.observations, step.observation),",
         "standardise(known.observations, play.observation),",
         "tests/exact/test_segments.py -k before_the_reset",
+    ),
+    Mutation(
+        "noise taken for signal in a diagnosis",
+        "experiments/diagnosis.py",
+        " - noise / len(x))",
+        ")",
+        "tests/exact/test_diagnosis.py -k clarity",
     ),
     Mutation(
         "momentum that hears of no drift",
