@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         TimeStepBaseline,
     )
     from pgsom.checks import InputError
+    from pgsom.critic import Critic, make_critic
     from pgsom.curvature import (
         CausalHessian,
         DecayedCausal,
@@ -61,8 +62,10 @@ if TYPE_CHECKING:
         MultiCategorical,
         Policy,
         TanhGaussian,
+        equinox_network,
         linear_logistic,
         make_policy,
+        nnx_network,
         policy_from_functions,
         tabular_softmax,
     )
@@ -112,6 +115,8 @@ _MODULES = {
         "TanhGaussian",
         "linear_logistic",
         "make_policy",
+        "equinox_network",
+        "nnx_network",
         "policy_from_functions",
         "tabular_softmax",
     ),
@@ -123,6 +128,7 @@ _MODULES = {
         "NoBaseline",
         "TimeStepBaseline",
     ),
+    "pgsom.critic": ("Critic", "make_critic"),
     "pgsom.objective": ("LocalObjective", "Weighting", "observe"),
     "pgsom.curvature": (
         "CausalHessian",

@@ -151,7 +151,11 @@ def _default(default: Any) -> str:
     by_value: dict[str, list[str]] = {}
     for method, value in default.items():
         by_value.setdefault(_worded(value), []).append(method)
+    usual = max(by_value, key=lambda value: len(by_value[value]))
     said = "; ".join(f"{', '.join(methods)}: {value}" for value, methods in by_value.items())
+    if len(said) > LONGEST_DEFAULT and 2 * len(by_value[usual]) > len(default):
+        others = (f"{', '.join(methods)}: {value}" for value, methods in by_value.items() if value != usual)
+        said = "; ".join((usual, *others))
     return said if len(said) <= LONGEST_DEFAULT else f"of {len(default)} methods, each its own"
 
 

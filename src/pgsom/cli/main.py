@@ -18,6 +18,9 @@ from pgsom.cli.arguments import FLAG, Option, help_text, read_arguments
 # A command's module is imported when it runs. It has ``run(arguments) -> exit code``.
 COMMANDS = {
     "train": ("pgsom.cli.train", "train policies on an environment, several seeds side by side"),
+    "evaluate": ("pgsom.cli.evaluate", "what a saved run's policies earn in fresh episodes, with intervals"),
+    "play": ("pgsom.cli.play", "watch a trained policy, or film it"),
+    "export": ("pgsom.cli.export", "a trained policy as an ONNX, safetensors or NumPy file"),
     "resume": ("pgsom.cli.resume", "carry on a run that was stopped, or further one that has ended"),
     "report": ("pgsom.cli.report", "one interactive page of saved runs"),
     "paper": ("pgsom.cli.paper", "the paper's experiment, beside its printed table"),

@@ -14,6 +14,7 @@ from pgsom.policies.distributions import (
     unbounded,
 )
 from pgsom.policies.layer_norm import LayerNormMLP
+from pgsom.policies.modules import equinox_network, nnx_network
 from pgsom.policies.networks import INITIALS, MLP, FunctionNetwork, Layer, Network, linear_logistic, tabular_softmax
 from pgsom.policies.policy import (
     LOG_STDS,
@@ -45,9 +46,11 @@ __all__ = [
     "Policy",
     "Standardised",
     "TanhGaussian",
+    "equinox_network",
     "head_for",
     "linear_logistic",
     "make_policy",
+    "nnx_network",
     "policy_from_functions",
     "standardised",
     "tabular_softmax",

@@ -1,6 +1,6 @@
 """What a training run leaves: curves, counters, policies."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ class TrainedPolicy:
     policy: Policy
     params: Tree
     observation_shape: tuple[int, ...]
+    _generator: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0), repr=False, compare=False)
 
     def act(self, observation: Any, *, key: Array | None = None) -> NDArray[Any] | np.generic:
         """The most probable action, or with a key a drawn one; leading axes of the observation are a batch."""
@@ -49,6 +50,26 @@ class TrainedPolicy:
         else:
             actions = _samples(self.policy, self.params, flat, jax.random.split(key, flat.shape[0]))
         return np.asarray(actions).reshape((*batch, *actions.shape[1:]))[()]
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+        *,
+        key: Array | None = None,
+    ) -> tuple[NDArray[Any] | np.generic, Any]:
+        """As in Stable-Baselines3: (action, state); the policies here have no state, so it comes back as it was.
+
+        Draws follow from `key`; without one, they go on where the last call ended.
+        """
+        del episode_start
+        if deterministic:
+            return self.act(observation), state
+        if key is None:
+            key = jax.random.key(int(self._generator.integers(2**31)))
+        return self.act(observation, key=key), state
 
 
 @dataclass(frozen=True)
