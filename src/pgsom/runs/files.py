@@ -126,7 +126,10 @@ def read_sums(run: Path) -> dict[str, str]:
 
 def read_listed(run: Path, name: str, *, largest: int = LARGEST) -> bytes:
     """The content of a file with a fixed name, which must agree with its checksum where one is listed."""
+    sums = read_sums(run)
+    if name in sums and not (run / name).exists():
+        raise DamageError(f"{run / name}: missing, and listed in {SUMS}")
     content = read(run / name, largest=largest)
-    if digest(content) != read_sums(run).get(name, digest(content)):
+    if digest(content) != sums.get(name, digest(content)):
         raise DamageError(f"{run / name}: damaged or changed since it was written ({SUMS} has another checksum)")
     return content
