@@ -6,7 +6,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help test lint browser faults learn results theory tuning mutants bench peers paper requirements clean .venv
+.PHONY: help test lint browser faults learn results theory tuning mutants fuzz bench peers paper reproduction requirements clean .venv
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z.]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -46,6 +46,9 @@ tuning: .venv/package  ## search the numbers of the presets and write docs/tunin
 mutants: .venv/package  ## sabotage single lines and see that tests go red (slow)
 	$(BIN)/python -m tests.mutations
 
+fuzz: .venv/package  ## 10,000 spoilt files of each kind: only clear errors (minutes)
+	PGSOM_FUZZ=10000 $(BIN)/pytest -n 2 tests/faults/test_fuzz.py
+
 bench: .venv/package  ## the benchmarks
 	$(BIN)/python -m benchmarks
 
@@ -54,8 +57,13 @@ peers:  ## what the benchmarks compare with, in .venv-peers: PyTorch and Gymnasi
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check "gymnasium>=1.0,<1.4"
 
-paper: .venv/package  ## the paper's experiments
+paper: .venv/package  ## the paper's experiments: verdicts, tables, figures, report in paper-results/ (slow)
 	$(BIN)/pgsom paper
+
+reproduction: paper  ## write docs/reproduction.md and its figures from what `make paper` found (slow)
+	cp paper-results/reproduction.md docs/reproduction.md
+	sed -n 's/.*(\(figures\/[^)]*\)).*/\1/p' docs/reproduction.md | while read -r figure; do \
+		cp "paper-results/$$figure" "docs/$$figure"; done
 
 requirements: .venv/package  ## renew the pinned requirements
 	$(BIN)/uv pip compile $(PIN) --output-file requirements.txt pyproject.toml

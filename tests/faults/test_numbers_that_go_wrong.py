@@ -13,7 +13,7 @@ import pytest
 import pgsom
 from pgsom.baselines import NoBaseline
 from pgsom.cli.main import main
-from pgsom.collectors import EpisodeCollector, Plan
+from pgsom.collectors import BatchPlan, EpisodeCollector
 from pgsom.diagnosis import QUANTITIES, quantities_of
 from pgsom.environments import Box, Discrete, Step, register, two_armed_bandit
 from pgsom.environments.registry import _entries
@@ -141,7 +141,7 @@ CASES: dict[str, tuple[Odd, Policy, Method]] = {
 def test_what_went_wrong_first_is_named_and_nothing_of_it_is_kept(cause: str) -> None:
     environment, policy, method = CASES[cause]
     kind = Remembers if cause == "experience" else EpisodeCollector
-    collector = kind(environment, policy, Plan(2), method.weighting.rate)
+    collector = kind(environment, policy, BatchPlan(2), method.weighting.rate)
     before = start(collector, policy, method, jax.random.key(0))
     after, metrics = quick_jit(lambda method, state: update(collector, policy, method, state))(method, before)
     assert quantities_of(int(metrics.not_finite))[:1] == (cause,)
@@ -264,7 +264,7 @@ def test_a_run_reports_its_frozen_seeds_and_its_means_are_over_the_others() -> N
     numbers = ", ".join(str(n) for n in np.flatnonzero(ill))
     first, second = result.warnings
     assert first.startswith(f"update 0 of seed {np.argmax(ill)} was left out; not finite: parameters, then ")
-    assert first.endswith(f"(the first of {5 * ill.sum()} updates that were skipped, {ill.sum()} seeds)")
+    assert first.endswith(f"(the first of {5 * ill.sum()} updates that were skipped, of {ill.sum()} seeds)")
     expected = (
         f"frozen after 5 updates in a row that were not finite: seed {numbers}; means and curves are over the others"
     )

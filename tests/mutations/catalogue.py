@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+CRITIC, PROXIMAL = "tests/exact/test_critic.py", "tests/exact/test_proximal.py"
 EXPECTATIONS = "tests/exact/test_expectations.py"
 NATURAL = "tests/exact/test_natural_gradient.py"
 MOMENTUM = "tests/exact/test_second_order_momentum.py"
@@ -32,8 +33,8 @@ MUTATIONS = (
     Mutation(
         "the lemma's γ^t forgotten",
         "returns.py",
-        "return jnp.asarray(discount) ** jnp.arange(steps)",
-        "return jnp.ones(steps)",
+        "return jnp.asarray(discount) ** time",
+        "return jnp.ones(time.shape)",
         UNBIASED,
     ),
     Mutation(
@@ -105,6 +106,13 @@ MUTATIONS = (
         "inverse(_add(A, pi * root)) @ stacked @ inverse(_add(G, root / pi))",
         "inverse(_add(A, root / pi)) @ stacked @ inverse(_add(G, pi * root))",
         "tests/exact/test_kfac.py -k factored_damping",
+    ),
+    Mutation(
+        "a probe forgets the scores of earlier chunks",
+        "curvature/causal_probe.py",
+        "jax.tree.map(jnp.add, product, across)",
+        "product",
+        "tests/exact/test_hutchinson.py -k gradients_pass",
     ),
     Mutation(
         "bias correction one update late",
@@ -343,5 +351,40 @@ MUTATIONS = (
         "if job.rows is not None:",
         "if job.rows is not None and job.checkpoint is None:",
         "tests/faults/test_resuming.py -k stopping_and",
+    ),
+    Mutation(
+        "a critic for which a time limit is an end",
+        "critic.py",
+        "unworthy = last & (batch.terminated | (batch.truncated & (not self.bootstrap)))",
+        "unworthy = last & (batch.terminated | batch.truncated)",
+        f"{CRITIC} -k time_limit_what",
+    ),
+    Mutation(
+        "scores of one episode carried into the next of its column",
+        "curvature/causal.py",
+        "causal_square_sum(policy, params, seen, weights, c, decay, begins)",
+        "causal_square_sum(policy, params, seen, weights, c, decay)",
+        f"{CRITIC} -k pieces_of_one_column",
+    ),
+    Mutation(
+        "the recursion of advantages not cut at an episode's end",
+        "returns.py",
+        "rates = jnp.where(ends_of(begins), 0, jnp.asarray(discount, reward.dtype))",
+        "rates = jnp.full_like(reward, discount)",
+        f"{CRITIC} -k ten_line_loop",
+    ),
+    Mutation(
+        "the larger of the clipped and the plain gain",
+        "updates/proximal.py",
+        "jnp.minimum(ratio * advantage, near * advantage)",
+        "jnp.maximum(ratio * advantage, near * advantage)",
+        f"{PROXIMAL} -k clipped_objective",
+    ),
+    Mutation(
+        "the observation behind a reset taken for the one before",
+        "segments.py",
+        "standardise(known.observations, step.observation),",
+        "standardise(known.observations, play.observation),",
+        "tests/exact/test_segments.py -k before_the_reset",
     ),
 )

@@ -120,7 +120,8 @@ def trained(scores: np.ndarray) -> Trained:
     seeds, evaluations = scores.shape
     updates = 25 * np.arange(evaluations)
     steps = np.cumsum(np.full((seeds, evaluations), 100), axis=1)
-    return Trained(updates, updates, steps, scores, np.zeros(scores.shape), np.zeros(seeds, int))
+    nothing = np.zeros(scores.shape)
+    return Trained(updates, updates, steps, scores, nothing, nothing, np.zeros(seeds, int))
 
 
 def test_a_kept_part_comes_back_and_a_damaged_one_does_not(tmp_path: Path) -> None:
@@ -191,7 +192,7 @@ def test_the_best_rate_is_chosen_on_other_seeds(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(study, "run_block", pretend)
     found = run_study(protocol, variants_of(protocol), Setup(20, Lengths(4, 2), tmp_path, Silent()))
     tuning = [cell for cell in seen if cell.root == 1]
-    assert len(tuning) == 12 * 5 and all(cell.seeds == tuple(range(10)) for cell in tuning)
+    assert len(tuning) == 12 * 5 and all(cell.seeds == tuple(range(6)) for cell in tuning)
     for cell in seen:
         if cell.root == 0:
             assert cell.rate == (0.02 if cell.variant.method == "hessian" else 0.005)

@@ -49,6 +49,8 @@ class Trained(NamedTuple):
     scores: NDArray[np.floating]
     negative: NDArray[np.floating]
     """Share of negative entries in the curvature, since the evaluation before; 0 without curvature."""
+    alignment: NDArray[np.floating]
+    """Mean cosine between an update's direction and the gradient of its batch, since the evaluation before."""
     skipped: NDArray[np.integer]
     """Updates left out because something was not finite [seed]."""
 
@@ -103,19 +105,23 @@ def run_block(
     if is_measured(method):
         wanted = np.asarray([cell.variant.stabiliser in protocol["baseline_with"] for cell, _ in padded])
         method = _with_baseline(method, scorer.initial_return(state.params) * wanted)
-    every, total = int(protocol["evaluate_every"]), updates_of(protocol, method_of(protocol, cells[0].variant))
+    every, total = (
+        int(protocol["evaluate_every"]),
+        updates_of(protocol, method_of(protocol, cells[0].variant, cells[0].rate)),
+    )
     rows: list[tuple[Any, ...]] = []
-    negative = np.zeros(len(padded), np.float32)
+    negative, alignment = np.zeros((2, len(padded)), np.float32)
     for done in range(0, total + 1, every):
         if done:
             state, metrics = train_program(
                 environment, policy, method, state, jnp.asarray(every), capacity=every, many_methods=True
             )
             negative = np.asarray(metrics.negative_curvature).mean(axis=1)
+            alignment = np.nan_to_num(np.asarray(metrics.alignment)).mean(axis=1)
         if stopped():
             raise StoppedError
         scores = scorer.scores(state.params, done // every, lengths.last if done == total else lengths.before)
-        rows.append((done, np.asarray(state.episodes)[0], np.asarray(state.env_steps), scores, negative))
+        rows.append((done, np.asarray(state.episodes)[0], np.asarray(state.env_steps), scores, negative, alignment))
         report(len(rows), total // every + 1, [float(part.mean()) for part in _split(scores, cells)])
     columns = [np.stack(column, axis=-1) for column in zip(*rows, strict=True)]
     return _cut(columns, np.asarray(state.skipped), cells)

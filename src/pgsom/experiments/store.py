@@ -1,8 +1,8 @@
 """What is finished, kept in files that are named by a digest of everything that can change the numbers.
 
 The digest covers the protocol's values, the variant with its learning rate, the seeds, the episodes of the evaluations,
-the versions of the packages and every line of this package that computes. A changed number is another digest, so
-nothing stale is ever read.
+the versions of the packages and every line of this package that trains or evaluates. A changed number is another
+digest, so nothing stale is ever read.
 """
 
 import hashlib
@@ -19,8 +19,9 @@ from pgsom.experiments.blocks import Cell, Lengths, Trained
 from pgsom.experiments.protocols import Protocol
 from pgsom.runs.store import versions
 
-NOT_COMPUTING = ("cli", "report", "runs")
-"""Packages that only show or save."""
+NOT_COMPUTING = ("cli", "report", "runs", "experiments", "presets", "__init__.py")
+"""What only shows, saves or judges; of the experiments, `COMPUTING` is what does compute."""
+COMPUTING = ("as_run.py", "blocks.py", "evaluation.py", "variants.py")
 
 
 class Part(NamedTuple):
@@ -47,14 +48,11 @@ def digest_of(protocol: Protocol, cell: Cell, lengths: Lengths) -> str:
 
 @cache
 def source_digest() -> str:
-    """Of every Python file of the package that computes."""
-    root = resources.files("pgsom")
-    texts = []
-    for folder in sorted(entry.name for entry in root.iterdir() if entry.name not in NOT_COMPUTING):
-        place = root / folder
-        files = [place] if place.is_file() else sorted(Path(str(place)).rglob("*.py"))
-        texts += [Path(str(file)).read_text(encoding="utf-8") for file in files if str(file).endswith(".py")]
-    return _hash("\0".join(texts))
+    """Of every line that a training run or an evaluation can go through."""
+    root = Path(str(resources.files("pgsom")))
+    files = [file for file in root.rglob("*.py") if file.relative_to(root).parts[0] not in NOT_COMPUTING]
+    files += [root / "experiments" / name for name in COMPUTING]
+    return _hash("\0".join(file.read_text(encoding="utf-8") for file in sorted(files)))
 
 
 def write_part(folder: Path, digest: str, part: Part) -> None:

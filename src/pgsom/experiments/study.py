@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
 from typing import Any, NamedTuple
@@ -74,31 +74,43 @@ class Study(NamedTuple):
 
 def run_study(protocol: Protocol, variants: Sequence[Variant], setup: Setup) -> Study:
     """Tune if the protocol has rates to try, then train every variant over all seeds."""
-    tries = _tune(protocol, variants, setup)
-    rate = {tried.variant: tried.rate for tried in tries if tried.chosen}
     pieces = _pieces(setup.seeds)
+    tuning = _tuning_cells(protocol, variants)
+    # A rate does not change the program, so one shape does for tuning and runs.
+    unrated = [Cell(cell.variant, 1.0, cell.root, cell.seeds) for cell in tuning]
+    unrated += [Cell(variant, 1.0, ROOT, piece) for variant in variants for piece in pieces]
+    members = max(sum(len(cell.seeds) for cell in block) for block in _blocks(protocol, unrated))
+    tries = _tune(protocol, tuning, setup, members)
+    rate = {tried.variant: tried.rate for tried in tries if tried.chosen}
     cells = [Cell(variant, rate.get(variant), ROOT, piece) for variant in variants for piece in pieces]
-    parts, reused = _run(protocol, cells, setup, "runs")
+    parts, reused = _run(protocol, cells, setup, "runs", members)
     trained = {
         variant: _joined([parts[cell].trained for cell in cells if cell.variant == variant]) for variant in variants
     }
     return Study(protocol, trained, tries, sum(part.seconds for part in parts.values()), reused)
 
 
-def _tune(protocol: Protocol, variants: Sequence[Variant], setup: Setup) -> tuple[Try, ...]:
-    """The same number of rates, seeds and episodes for every variant; the best mean final score is chosen."""
+def _tuning_cells(protocol: Protocol, variants: Sequence[Variant]) -> list[Cell]:
+    """The same number of rates, seeds and episodes for every variant; none where the paper gives the rate."""
     seeds = tuple(range(protocol.get("tuning_seeds", 0)))
-    cells = [Cell(variant, rate, TUNING_ROOT, seeds) for variant in variants for rate in rates_of(protocol, variant)]
+    return [Cell(variant, rate, TUNING_ROOT, seeds) for variant in variants for rate in rates_of(protocol, variant)]
+
+
+def _tune(protocol: Protocol, cells: Sequence[Cell], setup: Setup, members: int) -> tuple[Try, ...]:
+    """The rate with the best mean final score is chosen."""
     if not cells:
         return ()
     quick = Lengths(setup.lengths.before, setup.lengths.before)
-    parts, _ = _run(protocol, cells, Setup(0, quick, setup.parts, setup.listener, setup.fresh, setup.stop), "tuning")
+    parts, _ = _run(protocol, cells, replace(setup, lengths=quick), "tuning", members)
     scores = {cell: float(parts[cell].trained.scores[:, -1].mean()) for cell in cells}
-    best = {variant: max((c for c in cells if c.variant == variant), key=scores.__getitem__) for variant in variants}
+    tried = dict.fromkeys(cell.variant for cell in cells)
+    best = {variant: max((c for c in cells if c.variant == variant), key=scores.__getitem__) for variant in tried}
     return tuple(Try(c.variant, float(c.rate or 0), scores[c], c == best[c.variant]) for c in cells)
 
 
-def _run(protocol: Protocol, cells: Sequence[Cell], setup: Setup, stage: str) -> tuple[dict[Cell, Part], int]:
+def _run(
+    protocol: Protocol, cells: Sequence[Cell], setup: Setup, stage: str, members: int
+) -> tuple[dict[Cell, Part], int]:
     """Every cell, from what is kept or by training; blocks of different programs side by side."""
     setup.listener.begin(protocol.name, stage, cells)
     digests = {cell: digest_of(protocol, cell, setup.lengths) for cell in cells}
@@ -106,7 +118,6 @@ def _run(protocol: Protocol, cells: Sequence[Cell], setup: Setup, stage: str) ->
     for cell in kept:
         setup.listener.kept(cell)
     blocks = _blocks(protocol, [cell for cell in cells if cell not in kept])
-    members = max((sum(len(cell.seeds) for cell in block) for block in blocks), default=0)
     done = dict(kept)
 
     def work(block: tuple[Cell, ...]) -> dict[Cell, Part]:

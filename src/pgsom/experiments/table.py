@@ -51,9 +51,14 @@ class Row(NamedTuple):
 
 
 def table(protocol: str, trained: Mapping[Variant, Trained]) -> list[Row]:
-    """A row for each variant, from its scores at the last evaluation; the standard deviation is the population's."""
+    """A row for each variant that the paper's table has, from its scores at the last evaluation.
+
+    The standard deviation is the population's.
+    """
     rows = []
     for variant, outcome in trained.items():
+        if (variant.method, variant.stabiliser) not in PRINTED:
+            continue
         scores = outcome.scores[:, -1].astype(np.float64)
         interval = bootstrap_mean(scores)
         means, stds = five_run_bands(scores)

@@ -29,6 +29,11 @@ def variants_of(protocol: Protocol) -> tuple[Variant, ...]:
     )
 
 
+def others_of(protocol: Protocol) -> tuple[Variant, ...]:
+    """What the twelve are compared with, where every method is tuned alike."""
+    return tuple(Variant(method, "baseline") for method in OTHERS) if rates_of(protocol, Variant("adam", "")) else ()
+
+
 def method_of(protocol: Protocol, variant: Variant, rate: float | None = None) -> Method:
     """The variant as a method, `rate` in place of the protocol's learning rate (or KL radius).
 

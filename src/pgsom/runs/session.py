@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,16 @@ from pgsom.checks import InputError, wrong
 from pgsom.runs import folder as folders
 from pgsom.runs import store
 from pgsom.runs.checkpoint import Checkpoint, Entry, entries, read_checkpoint
-from pgsom.runs.driver import Engine, Sink, Stand, drive, engine_for
+from pgsom.runs.driver import Engine, Stand, drive, engine_for
 from pgsom.runs.files import DamageError, disk, inner_folder, sweep_up
 from pgsom.runs.folder import Keeping
 from pgsom.runs.lock import Lock
 from pgsom.runs.plan import Plan, Settings
 from pgsom.runs.recorder import Recorder
-from pgsom.runs.report import Callback, Report
+from pgsom.runs.report import Report
 from pgsom.runs.result import Result
 from pgsom.runs.rows import METRICS, cut_rows, read_rows
+from pgsom.runs.watching import Watch, Watching
 from pgsom.training import TrainState, trained
 
 ASIDE = ".damaged"
@@ -63,8 +64,7 @@ def go_on(
     keeping: Keeping,
     *,
     text: str,
-    callback: Callback | None,
-    sinks: Sequence[Sink] = (),
+    watch: Watch,
     notes: tuple[str, ...] = (),
     recorders: list[Recorder] | None = None,
 ) -> Result:
@@ -80,21 +80,24 @@ def go_on(
         if stand.updates < plan.updates:
             engine.advance(first, 0)
             compiled += time.perf_counter() - started
+        steps = int(stand.state.env_steps.sum())
+        report = Report(plan, watch.callback, updates=stand.updates, env_steps=steps)
+        watching = Watching(watch, plan, settings, report, run)
         recorder = Recorder(
             run, plan.seeds, keeping, engine.carried, settings=text, compile_seconds=compiled, scores=scores
         )
         if recorders is not None:
             recorders.append(recorder)
-        steps = int(stand.state.env_steps.sum())
-        report = Report(plan.updates, callback, updates=stand.updates, env_steps=steps)
-        stand = _driven(run, engine, stand, plan.updates, recorder, sinks, report, keeping.updates or None)
+        stand = _driven(run, engine, stand, plan, recorder, watching, watch.every(keeping.updates))
     finally:
         engine.close()
     ready, params = trained(plan.policy, plan.environment.observation, stand.state)
+    notes += watching.notes()
     with disk(run):
         rows = read_rows(run, len(plan.seeds))
         parts = (settings, plan.environment, ready, plan.methods[0], params, rows.metrics)
-        result = Result(*parts, compiled, stand.seconds, stand.state, notes)
+        spent = (compiled, stand.seconds)
+        result = Result(*parts, *spent, stand.state, notes, tuple(watching.evaluations), watching.reached)
         said = store.summary(result)
         store.finish(run, result, said)
         folders.log(run, f"{said['state']} at update {stand.updates:,} of {plan.updates:,}")
@@ -102,18 +105,13 @@ def go_on(
 
 
 def _driven(
-    run: Path,
-    engine: Engine,
-    stand: Stand,
-    updates: int,
-    recorder: Recorder,
-    sinks: Sequence[Sink],
-    report: Report,
-    every: int | None,
+    run: Path, engine: Engine, stand: Stand, plan: Plan, recorder: Recorder, watching: Watching, every: int | None
 ) -> Stand:
     """`drive`, after which all is on the disk, whatever ended it."""
     try:
-        return drive(engine, stand, updates, [recorder, *sinks], stop=report, every=every)
+        sinks = [recorder, *watching.loggers]
+        with contextlib.closing(watching):
+            return drive(engine, stand, plan.updates, sinks, stop=watching.stop, every=every)
     except Exception as error:
         recorder.close()
         with disk(run):
