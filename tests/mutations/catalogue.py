@@ -387,4 +387,11 @@ MUTATIONS = (
         "standardise(known.observations, play.observation),",
         "tests/exact/test_segments.py -k before_the_reset",
     ),
+    Mutation(
+        "noise taken for signal in a diagnosis",
+        "experiments/diagnosis.py",
+        " - noise / len(x))",
+        ")",
+        "tests/exact/test_diagnosis.py -k clarity",
+    ),
 )
