@@ -40,8 +40,8 @@ MUTATIONS = (
     Mutation(
         "baseline added instead of subtracted",
         "objective.py",
-        "(returns - baseline)",
-        "(returns + baseline)",
+        "return returns - baseline.values(",
+        "return returns + baseline.values(",
         "tests/exact/test_rollouts.py -k less_the_baseline",
     ),
     Mutation(
@@ -145,8 +145,8 @@ MUTATIONS = (
     Mutation(
         "steps of later stages not counted",
         "training.py",
-        "for rollout in stages.played())",
-        "for rollout in stages.played()[:1])",
+        "sum(batch.steps for batch in stages.played())",
+        "sum(batch.steps for batch in stages.played()[:1])",
         "tests/contracts/test_training.py -k every_stage_are_counted",
     ),
     Mutation(
@@ -176,6 +176,27 @@ MUTATIONS = (
         "partial(jnp.where, fine)",
         "partial(jnp.where, fine | True)",
         "tests/contracts/test_training.py -k left_out_and_counted",
+    ),
+    Mutation(
+        "control characters pass to the terminal",
+        "checks.py",
+        'c if c.isprintable() else c.encode("unicode_escape").decode()',
+        "c",
+        "tests/faults/test_watching.py -k runs_are_listed",
+    ),
+    Mutation(
+        "lines beyond the checkpoint stay when a run is taken up",
+        "runs/loggers.py",
+        "if _updates_of(line) <= first]",
+        "if _updates_of(line) >= 0]",
+        "tests/faults/test_loggers.py -k json_lines",
+    ),
+    Mutation(
+        "an early end when the target is missed",
+        "runs/watching.py",
+        "evaluation.mean >= watch.target_return",
+        "evaluation.mean <= watch.target_return",
+        "tests/faults/test_watching.py -k target_return",
     ),
     Mutation(
         "a frozen seed plays on",
@@ -257,8 +278,8 @@ MUTATIONS = (
     Mutation(
         "importance ratios of the whole past forgotten from chunk to chunk",
         "objective.py",
-        "return past + log_ratio.sum(axis=0), total",
-        "return past, total",
+        "gained, past = gained * jnp.exp(so_far - log_ratio), so_far[-1]",
+        "gained = gained * jnp.exp(so_far - log_ratio)",
         "tests/exact/test_diagonals.py -k kl_and_surrogate",
     ),
     Mutation(
@@ -351,6 +372,34 @@ MUTATIONS = (
         "if job.rows is not None:",
         "if job.rows is not None and job.checkpoint is None:",
         "tests/faults/test_resuming.py -k stopping_and",
+    ),
+    Mutation(
+        "the observation after a reset where the last one of the episode belongs",
+        "environments/gymnasium_copies.py",
+        'final[i] = self._flatten(_entry(infos["final_obs"], int(i)))',
+        "pass",
+        "tests/host/test_gymnasium_adapter.py -k told_from_the_next_beginning",
+    ),
+    Mutation(
+        "a step that only began an episode taken for one",
+        "environments/gymnasium_copies.py",
+        "taken = ~self._ended if self._next_step else",
+        "taken = np.ones(self.count, bool) if self._next_step else",
+        "tests/host/test_gymnasium_adapter.py -k told_from_the_next_beginning",
+    ),
+    Mutation(
+        "played batches handed out in the wrong order",
+        "host_training.py",
+        "self.batches.pop(0)",
+        "self.batches.pop()",
+        "tests/host/test_host_training.py -k in_pieces",
+    ),
+    Mutation(
+        "a bounded action exported without its centre",
+        "exporting/recipe.py",
+        "np.clip(centre + half * x, low, high)",
+        "np.clip(half * x, low, high)",
+        "tests/host/test_seeing.py -k reproduces",
     ),
     Mutation(
         "a critic for which a time limit is an end",
