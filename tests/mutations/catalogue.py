@@ -325,6 +325,13 @@ MUTATIONS = (
         f"{RECURSIVE} -k transport",
     ),
     Mutation(
+        "momentum that hears of no drift",
+        "updates/adaptive_som.py",
+        "jnp.clip(signal, ",
+        "jnp.clip(0 * signal, ",
+        f"{RECURSIVE} -k adaptive",
+    ),
+    Mutation(
         "the Hessian's own sign where conjugate gradients need the other",
         "updates/hessian_free.py",
         "jax.tree.map(jnp.negative, image)",
@@ -344,6 +351,34 @@ MUTATIONS = (
         "weights = e * (along + phi @ v)",
         "weights = e * along",
         f"{NEWTON} -k least_squares",
+    ),
+    Mutation(
+        "the observation after a reset where the last one of the episode belongs",
+        "environments/gymnasium_copies.py",
+        'final[i] = self._flatten(_entry(infos["final_obs"], int(i)))',
+        "pass",
+        "tests/host/test_gymnasium_adapter.py -k told_from_the_next_beginning",
+    ),
+    Mutation(
+        "a step that only began an episode taken for one",
+        "environments/gymnasium_copies.py",
+        "taken = ~self._ended if self._next_step else",
+        "taken = np.ones(self.count, bool) if self._next_step else",
+        "tests/host/test_gymnasium_adapter.py -k told_from_the_next_beginning",
+    ),
+    Mutation(
+        "played batches handed out in the wrong order",
+        "host_training.py",
+        "self.batches.pop(0)",
+        "self.batches.pop()",
+        "tests/host/test_host_training.py -k in_pieces",
+    ),
+    Mutation(
+        "a bounded action exported without its centre",
+        "exporting/recipe.py",
+        "np.clip(centre + half * x, low, high)",
+        "np.clip(half * x, low, high)",
+        "tests/host/test_seeing.py -k reproduces",
     ),
     Mutation(
         "a critic for which a time limit is an end",
