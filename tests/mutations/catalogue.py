@@ -325,6 +325,13 @@ MUTATIONS = (
         f"{RECURSIVE} -k transport",
     ),
     Mutation(
+        "momentum that hears of no drift",
+        "updates/adaptive_som.py",
+        "jnp.clip(signal, ",
+        "jnp.clip(0 * signal, ",
+        f"{RECURSIVE} -k adaptive",
+    ),
+    Mutation(
         "the Hessian's own sign where conjugate gradients need the other",
         "updates/hessian_free.py",
         "jax.tree.map(jnp.negative, image)",
