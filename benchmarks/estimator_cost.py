@@ -1,7 +1,7 @@
 """What does a curvature cost beside a gradient? 4-64-64-2 tanh, D = 4,610, one episode of 500 steps, no rollout.
 
 Diagonals alone and in one pass with the gradient, as rules have them; K-FAC's factors; whole updates of the rules that
-solve with the Fisher matrix. What is kept is the ratio of least times (`Timing.least`); `LIMITS` is what is asked of some.
+solve with the Fisher matrix. What is kept is the ratio of least times (`Timing.least`); `LIMITS` are asked of some.
 """
 
 from functools import partial

@@ -325,6 +325,13 @@ MUTATIONS = (
         f"{RECURSIVE} -k transport",
     ),
     Mutation(
+        "momentum that hears of no drift",
+        "updates/adaptive_som.py",
+        "jnp.clip(signal, ",
+        "jnp.clip(0 * signal, ",
+        f"{RECURSIVE} -k adaptive",
+    ),
+    Mutation(
         "the Hessian's own sign where conjugate gradients need the other",
         "updates/hessian_free.py",
         "jax.tree.map(jnp.negative, image)",
@@ -344,6 +351,34 @@ MUTATIONS = (
         "weights = e * (along + phi @ v)",
         "weights = e * along",
         f"{NEWTON} -k least_squares",
+    ),
+    Mutation(
+        "a file of a run read whatever its checksum",
+        "runs/files.py",
+        "if not digest(content).startswith(expected):",
+        "if not digest(content).startswith(''):",
+        "tests/faults/test_damage.py -k said_or_mended",
+    ),
+    Mutation(
+        "rows beyond the checkpoint kept when a run is carried on",
+        "runs/rows.py",
+        "if part.last <= updates:",
+        "if part.last >= 0:",
+        "tests/faults/test_resuming.py -k while_it_is_carried_on",
+    ),
+    Mutation(
+        "the lock of a run not asked for",
+        "runs/lock.py",
+        "fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)",
+        "fcntl.flock(handle, fcntl.LOCK_UN)",
+        "tests/faults/test_living.py -k told_who_holds",
+    ),
+    Mutation(
+        "a checkpoint written before the rows it stands on",
+        "runs/recorder.py",
+        "if job.rows is not None:",
+        "if job.rows is not None and job.checkpoint is None:",
+        "tests/faults/test_resuming.py -k stopping_and",
     ),
     Mutation(
         "the observation after a reset where the last one of the episode belongs",
