@@ -6,7 +6,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help test lint browser learn results theory tuning mutants bench peers paper reproduction requirements clean .venv
+.PHONY: help test lint browser learn results theory tuning mutants fuzz bench peers paper reproduction requirements clean .venv
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z.]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -42,6 +42,9 @@ tuning: .venv/package  ## search the numbers of the presets and write docs/tunin
 
 mutants: .venv/package  ## sabotage single lines and see that tests go red (slow)
 	$(BIN)/python -m tests.mutations
+
+fuzz: .venv/package  ## 10,000 spoilt files of each kind: only clear errors (minutes)
+	PGSOM_FUZZ=10000 $(BIN)/pytest -n 2 tests/faults/test_fuzz.py
 
 bench: .venv/package  ## the benchmarks
 	$(BIN)/python -m benchmarks

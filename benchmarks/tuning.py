@@ -40,6 +40,14 @@ GRIDS: dict[str, dict[str, Sequence[Any]]] = {
     "ha-mbpg": {"learning_rate": [0.03, 0.1, 0.3, 1.0], "fresh_factor": [300.0, 3000.0, 30000.0]},
     "sgdhess": {"learning_rate": [2e-4, 5e-4, 1e-3, 2e-3], "fresh": [0.2, 0.5, 0.8]},
     "n-pg-igt": {"learning_rate": [0.05, 0.1, 0.2, 0.5], "rate_power": [0.0, 0.5, 1.0]},
+    "kfac": {"kl_radius": [0.003, 0.005, 0.01, 0.02], "damping": [0.001, 0.01, 0.1]},
+    "rmsprop": {"learning_rate": [0.001, 0.002, 0.005, 0.01, 0.02, 0.05], "b2": [0.9, 0.99]},
+    "adabelief": {"learning_rate": [0.001, 0.002, 0.005, 0.01, 0.02, 0.05], "b1": [0.5, 0.9]},
+    "adahessian": {"learning_rate": [0.01, 0.03, 0.1, 0.3], "damping": [1e-4, 1e-2, 1.0]},
+    "sophia": {"learning_rate": [0.001, 0.002, 0.005, 0.01], "gamma": [0.05, 0.5, 5.0]},
+    "shampoo": {"learning_rate": [0.005, 0.01, 0.02, 0.05], "beta1": [0.0, 0.5, 0.9]},
+    "soap": {"learning_rate": [0.002, 0.005, 0.01, 0.02], "beta1": [0.5, 0.9, 0.95]},
+    "ggt": {"learning_rate": [0.02, 0.05, 0.1, 0.2], "window": [1, 5, 20]},
 }
 """The values of each option that are tried, all combinations."""
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     )
     from pgsom.environments import make as make_environment
     from pgsom.environments import register as register_environment
+    from pgsom.experiments.diagnosing import Diagnosing, diagnose
     from pgsom.methods import Common, Method, adam, assemble, hessian_pg, make_method, pg_som, reinforce, runge_kutta_pg
     from pgsom.objective import LocalObjective, Weighting, observe
     from pgsom.policies import (
@@ -176,6 +177,7 @@ _MODULES = {
     "pgsom.presets": ("preset",),
     "pgsom.training": ("TrainState", "init", "seed_keys", "step"),
     "pgsom.runs": ("Progress", "Result", "load", "resume", "sweep", "train"),
+    "pgsom.experiments.diagnosing": ("Diagnosing", "diagnose"),
 }
 _RENAMED = {
     "make_environment": ("pgsom.environments", "make"),

@@ -1,7 +1,9 @@
 """What every registered estimator, baseline, scheme and method promises."""
 
 import dataclasses
+import inspect
 import math
+import re
 from functools import partial
 from typing import Any
 
@@ -19,12 +21,12 @@ from pgsom.curvature import ESTIMATORS, Estimator, dense, diagonal, make_estimat
 from pgsom.environments import chain, random_mdp
 from pgsom.methods import METHODS, Common, Method, make_method
 from pgsom.objective import LocalObjective, observe
-from pgsom.policies import Policy, policy_from_functions, tabular_softmax
+from pgsom.policies import MLP, Policy, policy_from_functions, tabular_softmax
 from pgsom.rollout import collect
 from pgsom.schemes import SCHEMES, STAGE_DATA
 from pgsom.training import TrainState, init, seed_keys, step
 from pgsom.updates import Info, UpdateRule, roams
-from pgsom.updates.update_rule import batches_of, points_of, update_from
+from pgsom.updates.update_rule import all_finite, batches_of, points_of, update_from
 from tests.exact.oracle import (
     flat,
     in_groups,
@@ -98,6 +100,34 @@ def test_an_estimators_matrix_is_symmetric_and_has_its_diagonal(name: str, found
             np.testing.assert_allclose(entries, np.diag(matrix), atol=1e-12)
 
 
+@pytest.mark.usefixtures("unchecked")
+def test_estimators_compiled_side_by_side_and_one_by_one_agree() -> None:
+    """Every diagonal, of three objectives batched, and of one without a program of its own."""
+    made = {name: make_estimator(name) for name in ESTIMATORS}
+    params = random_params(POLICY)
+    keys = jax.random.split(jax.random.key(0), 3)
+    weighting = make_method("reinforce").weighting
+
+    def of_one(key: jax.Array) -> dict[str, Any]:
+        rollout = collect(ENVIRONMENT, POLICY, params, key, 4)
+        objective = observe(weighting, (), POLICY, params, rollout, key)
+        return {name: diagonal(estimator, objective) for name, estimator in made.items()}
+
+    together = quick_jit(jax.vmap(of_one))(keys)
+    alone = quick_jit(of_one)
+    with jax.disable_jit():
+        plain = of_one(keys[0])
+    for index, key in enumerate(keys):
+        by_itself = alone(key)
+        for name in made:
+            batched = flat(jax.tree.map(lambda leaf, i=index: leaf[i], together[name]))
+            np.testing.assert_allclose(batched, flat(by_itself[name]), rtol=1e-4, atol=1e-6, err_msg=name)
+            assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(by_itself[name])), name
+    for name in made:
+        np.testing.assert_allclose(flat(plain[name]), flat(alone(keys[0])[name]), rtol=1e-4, atol=1e-6, err_msg=name)
+    assert alone._cache_size() == 1
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_an_estimator_describes_itself(name: str) -> None:
     estimator = make_estimator(name)
@@ -155,7 +185,8 @@ POLICY = Policy(tabular_softmax(3, 2))
 
 
 ONE_OF_EACH_RULE = {
-    (type(method.rule), method.scheme): method.name for method in map(make_method, reversed(METHODS))
+    (type(method.rule), getattr(method.rule, "make", None), method.scheme): method.name
+    for method in map(make_method, reversed(METHODS))
 }.values()
 """The first method with each kind of rule and scheme: for tests that would compile the others' programs over again."""
 
@@ -246,7 +277,7 @@ def _parts_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalObjective, "at", _at)
 
 
-@pytest.mark.usefixtures("parts_compiled")
+@pytest.mark.usefixtures("parts_compiled", "unchecked")
 @pytest.mark.parametrize("name", ONE_OF_EACH_RULE)
 def test_any_rule_runs_under_any_scheme_with_either_stage_data(name: str) -> None:
     """Two updates each: everything finite, parameters moved, all stages counted."""
@@ -268,25 +299,89 @@ def test_any_rule_runs_under_any_scheme_with_either_stage_data(name: str) -> Non
             assert np.linalg.norm(flat(state.params)) > 0 and int(state.skipped) == 0, said
             stages = method.scheme.stages if stage_data == "fresh" else 1
             assert int(state.episodes) == 2 * 4 * stages * batches_of(method.rule), said
+    assert_promises(with_numbers(make_method(name)))
+
+
+def assert_promises(method: Method) -> None:
+    """Of one update from a fresh state: jit or not, the same; no advantage, no step; NaN is seen; all one program."""
+    rule, key = method.rule, jax.random.key(0)
+    params = random_params(POLICY)
+    rollout = _collect(ENVIRONMENT, POLICY, params, key, 4)
+    objective = _observe(method.weighting, method.weighting.baseline.init(), POLICY, params, rollout, key)
+
+    def update_with(weights: Any, update: Any = _update) -> tuple[Any, Any, Info]:
+        changed = dataclasses.replace(objective, weight=objective.weight * weights)
+        return update(rule, (changed,) * batches_of(rule), rule.init(params), params)
+
+    compiled = update_with(1.0)
+    programs = _update._cache_size()
+    with jax.disable_jit():
+        plain = update_with(1.0, update_from)
+    for found, expected in zip(jax.tree.leaves(compiled), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6, err_msg=method.name)
+    assert not np.any(flat(update_with(0.0)[0])), f"{method.name} moves without an advantage"
+    assert not all_finite(update_with(jnp.nan)), f"{method.name} hides a NaN"
+    assert np.any(flat(compiled[0])) and _update._cache_size() == programs
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH_RULE)
-def test_seeds_side_by_side_are_the_seeds_one_by_one(name: str) -> None:
-    """Up to rounding: a batched matrix product may sum in another order. In float32, over two updates."""
+def test_seeds_and_numbers_side_by_side_are_each_by_itself(name: str) -> None:
+    """Three seeds, each with other numbers, over two updates in float32; up to rounding, for a batched product may sum
+    in another order. And no further program is compiled for other numbers, or to go on from a new state.
+    """
     method = with_numbers(make_method(name))
+    factors = jnp.asarray([1.0, 0.95, 0.9])
+    methods = jax.tree.map(lambda number: (number * factors).astype(number.dtype), method)
 
-    def two_updates(state: TrainState) -> TrainState:
+    def two_updates(method: Method, state: TrainState) -> TrainState:
         return jax.lax.fori_loop(0, 2, lambda i, s: step(ENVIRONMENT, POLICY, method, s)[0], state)
 
     states = jax.vmap(partial(init, ENVIRONMENT, POLICY, method))(seed_keys(0, 3))
-    together = quick_jit(jax.vmap(two_updates))(states)
+    together = quick_jit(jax.vmap(two_updates))(methods, states)
     alone = quick_jit(two_updates)
     for index in range(3):
-        one = alone(jax.tree.map(lambda leaf, i=index: leaf[i], states))
+        one = alone(*jax.tree.map(lambda leaf, i=index: leaf[i], (methods, states)))
         for found, expected in zip(jax.tree.leaves(together), jax.tree.leaves(one), strict=True):
             if jnp.issubdtype(found.dtype, jax.dtypes.prng_key):
                 found, expected = jax.random.key_data(found), jax.random.key_data(expected)
             np.testing.assert_allclose(found[index], expected, rtol=1e-4, atol=1e-6)
+    alone(jax.tree.map(lambda leaf: leaf[0], methods), one)
+    assert alone._cache_size() == 1
+
+
+def numbers_of(name: str) -> list[str]:
+    """The method's own options that take a number."""
+    own = inspect.signature(METHODS[name]).parameters
+    return [option for option, p in own.items() if option != "common" and type(p.default) in (int, float)]
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", METHODS)
+def test_a_wrong_argument_is_named(name: str) -> None:
+    """A word, no number and a number far out of range in place of each of the method's own numbers."""
+    for option in numbers_of(name):
+        for value in ("much", math.nan, -1e9):
+            with pytest.raises(InputError, match=rf"^{option}={re.escape(repr(value))}: accepted is a"):
+                make_method(name, **{option: value})
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_state_grows_with_the_parameters_and_no_faster_unless_its_page_says_so(name: str) -> None:
+    """Of a hidden layer of 8 and of 64 units: at most four numbers a parameter, or a matrix for each axis."""
+
+    def size(tree: Any) -> int:
+        return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+    rule = make_method(name).rule
+    for width in (8, 64):
+        params = jax.eval_shape(Policy(MLP(4, 2, (width,))).init, jax.random.key(0))
+        parameters, state = size(params), size(jax.eval_shape(rule.init, params))
+        axes = sum(n**2 for leaf in jax.tree.leaves(params) for n in (*leaf.shape, 5, 2))
+        assert state <= {"ggt": 11 * parameters}.get(name, 4 * parameters + 2 * axes * (name in MATRICES)) + 10
+
+
+MATRICES = {"kfac", "shampoo", "soap"}
+"""Methods with a matrix for every axis of a layer."""
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -12,6 +12,7 @@ from jax.flatten_util import ravel_pytree
 
 from pgsom.curvature import (
     CausalHessian,
+    DecayedCausal,
     Fisher,
     Hutchinson,
     LemmaHessian,
@@ -23,8 +24,10 @@ from pgsom.curvature import (
 from pgsom.curvature.estimator import rademacher_like
 from pgsom.environments import random_mdp
 from pgsom.objective import LocalObjective
-from pgsom.policies import MLP, Policy
+from pgsom.policies import MLP, Bounds, Gaussian, Policy, layers
+from pgsom.policies.tangents import SignPair, moved, sign_pairs
 from tests.exact.oracle import STATES, estimates, objective_of, quick_jit, random_params
+from tests.exact.test_diagonals import long_objective
 
 pytestmark = pytest.mark.usefixtures("float64")
 TINY = 1e-10
@@ -44,7 +47,7 @@ def off_diagonal_squares(matrix: np.ndarray) -> np.ndarray:
 
 
 PROBED = {
-    "causal": (Hutchinson(), "causal", "causal"),
+    "causal": (Hutchinson(of=DecayedCausal(1.0)), "causal", "causal"),
     "fisher": (Hutchinson(of=Fisher()), "fisher", "fisher"),
     "log-density part of the lemma": (LemmaHessian(probes=1), "lemma", "log-density"),
     "log-density part of the causal": (CausalHessian(probes=1), "causal", "log-density"),
@@ -72,6 +75,70 @@ def test_over_all_signs_the_mean_is_the_diagonal_and_the_variance_the_off_diagon
     np.testing.assert_allclose(found.mean(axis=0), np.diag(matrices[exact]), atol=TINY)
     np.testing.assert_allclose(found.var(axis=0), off_diagonal_squares(matrices[probed]), atol=TINY)
     assert found.var(axis=0).max() > 1e-4
+
+
+def test_signs_of_a_layer_may_be_products_of_signs(objective: LocalObjective) -> None:
+    """Over all 2⁷ pairs (r, c) mean and variance are those of 2¹⁰ independent signs."""
+    pairs = jnp.asarray(list(itertools.product((-1.0, 1.0), repeat=7)))
+
+    @quick_jit
+    def of_all(objective: LocalObjective) -> jax.Array:
+        def of_pair(signs: jax.Array) -> jax.Array:
+            v = (SignPair(signs[:5], signs[5:]).of_layer(objective.params[0]),)
+            return ravel_pytree(v)[0] * ravel_pytree(CausalHessian().product(objective, v))[0]
+
+        return jax.lax.map(of_pair, pairs)
+
+    found, exact = np.asarray(of_all(objective)), estimates(objective)["causal"]
+    np.testing.assert_allclose(found.mean(axis=0), np.diag(exact), atol=TINY)
+    np.testing.assert_allclose(found.var(axis=0), off_diagonal_squares(exact), atol=TINY)
+
+
+SHARED = {
+    "table": Policy(MLP(STATES, 2, (), bias=False, one_hot=True)),
+    "two hidden layers, pinned": Policy(MLP(STATES, 2, (3, 2), "silu", pinned_output=True, one_hot=True)),
+}
+
+
+@pytest.mark.parametrize("policy", SHARED.values(), ids=SHARED)
+def test_probes_in_the_gradients_pass_are_products_with_the_same_signs(policy: Policy) -> None:
+    """Over episodes of several chunks, which the products sweep twice and the probes once; two probes."""
+    objective = long_objective(policy)
+
+    @quick_jit
+    def both(objective: LocalObjective) -> Any:
+        found = [ravel_pytree(diagonal(Hutchinson(probes=n), objective))[0] for n in (1, 2)]
+        made = []
+        root = jax.random.fold_in(objective.key, 2)
+        for probe, probes in ((0, 1), (0, 2), (1, 2)):
+            pairs = sign_pairs(jax.random.split(root, probes)[probe], objective.params)
+            v = tuple(pair.of_layer(layer) for pair, layer in zip(pairs, objective.params, strict=True))
+            made.append(ravel_pytree(v)[0] * ravel_pytree(CausalHessian().product(objective, v))[0])
+        return found, (made[0], (made[1] + made[2]) / 2)
+
+    for found, expected in zip(*both(objective), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=TINY)
+
+
+def test_probes_of_scales_that_do_not_depend_on_the_state() -> None:
+    """A Gaussian's free ln σ is a layer whose input does not move."""
+    policy = Policy(MLP(2, 2, (3,), free=1), Gaussian(Bounds((-1.0,), (1.0,), (1,))))
+    params, generator = random_params(policy), np.random.default_rng(0)
+    seen, action = jnp.asarray(generator.normal(size=(5, 2))), jnp.asarray(generator.normal(size=(5, 1)))
+    pairs = sign_pairs(jax.random.key(0), params)
+    v = tuple(pair.of_layer(layer) for pair, layer in zip(pairs, params, strict=True))
+
+    def signals(p: Any) -> Any:
+        passed = layers.backward(policy.network, p, seen)
+        by_outputs = jax.vmap(jax.grad(policy.distribution.log_prob))(passed.outputs, action)
+        log_prob = jax.vmap(policy.distribution.log_prob)(passed.outputs, action)
+        return passed.inputs, passed.signals(by_outputs), log_prob
+
+    (inputs, deltas, _), (inputs_dot, deltas_dot, log_prob_dot) = jax.jvp(signals, (params,), (v,))
+    there = moved(policy.network, policy.distribution, params, pairs, seen, action)
+    expected = (inputs, inputs_dot, deltas, deltas_dot, log_prob_dot)
+    for found, right in zip(jax.tree.leaves(tuple(there)), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(found, right, atol=TINY)
 
 
 @pytest.mark.parametrize("probes", [1, 4])

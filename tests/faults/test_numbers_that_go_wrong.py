@@ -264,7 +264,7 @@ def test_a_run_reports_its_frozen_seeds_and_its_means_are_over_the_others() -> N
     numbers = ", ".join(str(n) for n in np.flatnonzero(ill))
     first, second = result.warnings
     assert first.startswith(f"update 0 of seed {np.argmax(ill)} was left out; not finite: parameters, then ")
-    assert first.endswith(f"(the first of {5 * ill.sum()} updates that were skipped, {ill.sum()} seeds)")
+    assert first.endswith(f"(the first of {5 * ill.sum()} updates that were skipped, of {ill.sum()} seeds)")
     expected = (
         f"frozen after 5 updates in a row that were not finite: seed {numbers}; means and curves are over the others"
     )

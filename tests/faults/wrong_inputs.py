@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from pgsom.baselines import BASELINES, LEARNED
 from pgsom.checks import listed
 from pgsom.cli.listing import SECTIONS
 from pgsom.cli.main import COMMANDS
@@ -30,6 +31,7 @@ LISTS: dict[str, Callable[[], str]] = {
     "estimators": lambda: listed(ESTIMATORS),
     "activations": lambda: listed(ACTIVATIONS),
     "schemes": lambda: listed(SCHEMES),
+    "baselines": lambda: ", ".join((*BASELINES, *LEARNED)),
 }
 OF_ONE: dict[str, Callable[[str], str]] = {
     "options of": lambda method: listed(method_options(method)),

@@ -32,8 +32,8 @@ MUTATIONS = (
     Mutation(
         "the lemma's γ^t forgotten",
         "returns.py",
-        "return jnp.asarray(discount) ** jnp.arange(steps)",
-        "return jnp.ones(steps)",
+        "return jnp.asarray(discount) ** time",
+        "return jnp.ones(time.shape)",
         UNBIASED,
     ),
     Mutation(
@@ -105,6 +105,13 @@ MUTATIONS = (
         "inverse(_add(A, pi * root)) @ stacked @ inverse(_add(G, root / pi))",
         "inverse(_add(A, root / pi)) @ stacked @ inverse(_add(G, pi * root))",
         "tests/exact/test_kfac.py -k factored_damping",
+    ),
+    Mutation(
+        "a probe forgets the scores of earlier chunks",
+        "curvature/causal_probe.py",
+        "jax.tree.map(jnp.add, product, across)",
+        "product",
+        "tests/exact/test_hutchinson.py -k gradients_pass",
     ),
     Mutation(
         "bias correction one update late",

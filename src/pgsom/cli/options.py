@@ -173,12 +173,20 @@ KEEPING_OPTIONS = _about(
     Option("keep", COUNT, "checkpoints that stay, beside the best", 3),
 )
 
+WATCHING_OPTIONS = (
+    Option("log", TEXT, "jsonl, tensorboard, wandb, or several with commas, into that folder (docs/watching.md)"),
+    Option("evaluate_every", COUNT, "updates from one evaluation on the way to the next; 0: none", 0),
+    Option("evaluation_episodes", COUNT, "fresh episodes for each seed in them", 20),
+    Option("target_return", NUMBER, "the run ends when such an evaluation reaches it"),
+)
+
 OUTPUT_OPTIONS = _about(
     "output",
     Option("out", PATH, "folder that keeps the run while it goes on (docs/runs.md)"),
     Option("resume", TEXT, "carry on the run in that folder if there is one", choices=("auto",)),
     Option("overwrite", FLAG, "replace the run in that folder"),
     *KEEPING_OPTIONS,
+    *WATCHING_OPTIONS,
     Option("json", FLAG, "print one JSON object and nothing else"),
     Option("quiet", FLAG, "no progress"),
     Option("debug", FLAG, "show the traceback of an error"),

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from pgsom.checks import InputError, check_count, wrong
 from pgsom.cli.arguments import COUNT, FLAG, NUMBER, Option, help_text, read_arguments
-from pgsom.cli.settings import FINISHED
+from pgsom.cli.options import WATCHING_OPTIONS
+from pgsom.cli.settings import FINISHED, WATCHING
 
 if TYPE_CHECKING:
     from pgsom.runs import Result
@@ -24,12 +25,13 @@ OPTIONS = (
     Option("checkpoint_seconds", NUMBER, "from one checkpoint to the next"),
     Option("checkpoint_updates", COUNT, "the same in updates; 0: by the clock alone"),
     Option("keep", COUNT, "checkpoints that stay, beside the best"),
+    *WATCHING_OPTIONS,
     Option("json", FLAG, "print one JSON object and nothing else"),
     Option("quiet", FLAG, "no progress"),
     Option("debug", FLAG, "show the traceback of an error"),
     Option("help", FLAG, "this text", spelled=("--help", "-h")),
 )
-OF_RESUME = ("episodes", "updates", "env_steps", "checkpoint_seconds", "checkpoint_updates", "keep")
+OF_RESUME = ("episodes", "updates", "env_steps", "checkpoint_seconds", "checkpoint_updates", "keep", *WATCHING)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -17,6 +17,7 @@ from pgsom.presets import read_preset
 # Written into a saved run's settings.toml beside its options.
 NOT_OPTIONS = ("versions", "platform", "keeping", "rebuildable")
 KEEPING = ("out", "resume", "overwrite", "checkpoint_seconds", "checkpoint_updates", "keep")
+WATCHING = ("log", "evaluate_every", "evaluation_episodes", "target_return")
 FINISHED = "settings.toml"
 BUDGETS = {"episodes", "updates", "env_steps"}
 
@@ -48,8 +49,8 @@ class Settings:
         return {name: value for name, value in self.given.items() if name in known}
 
     def of_keeping(self) -> dict[str, Any]:
-        """Those arguments of `pgsom.train` that say what is kept on disk."""
-        return {name: self.given[name] for name in KEEPING if name in self.given}
+        """Those arguments of `pgsom.train` that say what is kept on disk, and what is told on the way."""
+        return {name: self.given[name] for name in (*KEEPING, *WATCHING) if name in self.given}
 
     def located(self, error: InputError) -> InputError:
         """The same error, with the file or the preset in front if that gave what is wrong."""

@@ -8,9 +8,11 @@ import jax.numpy as jnp
 
 from pgsom.checks import check_count
 from pgsom.curvature.causal import CausalHessian
+from pgsom.curvature.causal_probe import probed_diagonal
 from pgsom.curvature.estimator import Estimator, rademacher_like
 from pgsom.folds import Fold
 from pgsom.objective import LocalObjective
+from pgsom.policies import MLP
 
 Tree = Any
 
@@ -19,9 +21,9 @@ Tree = Any
 class Hutchinson:
     """(1/k) Σ_m v_m ⊙ (H v_m), v_m of independent signs: its expectation is diag H.
 
-    The variance of entry i is (1/k) Σ_{j≠i} H_ij² for symmetric H. One probe of the causal Hessian costs about two
-    gradients. Bias is that of the matrix it probes; a diagonal entry can be negative even where the matrix is
-    positive definite.
+    The variance of entry i is (1/k) Σ_{j≠i} H_ij² for symmetric H. One probe of the causal Hessian of an MLP shares
+    the gradient's pass, and the signs within a layer are products of signs (`pgsom.policies.tangents`). Bias is that
+    of the matrix it probes; a diagonal entry can be negative even where the matrix is positive definite.
     """
 
     of: Estimator = field(default_factory=CausalHessian)
@@ -38,11 +40,14 @@ class Hutchinson:
         return self.of.biased
 
     def diagonal(self, objective: LocalObjective) -> Fold:
+        keys = jax.random.split(jax.random.fold_in(objective.key, 2), self.probes)
+        if isinstance(self.of, CausalHessian) and isinstance(objective.policy.network, MLP):
+            return probed_diagonal(objective, keys)
+
         def probe(key: Any) -> Tree:
             v = rademacher_like(key, objective.params)
             return jax.tree.map(jnp.multiply, v, self.of.product(objective, v))
 
-        keys = jax.random.split(jax.random.fold_in(objective.key, 2), self.probes)
         mean = jax.tree.map(lambda leaf: leaf.mean(axis=0), jax.lax.map(probe, keys))
         return _already(mean, objective)
 

@@ -13,7 +13,7 @@ from pgsom.updates.sophia import sophia as sophia_rule
 
 
 def adahessian(
-    learning_rate: float = 0.01,
+    learning_rate: float = 0.1,
     *,
     curvature: str | Estimator = "hutchinson",
     probes: int = 0,
@@ -44,7 +44,7 @@ def adahessian(
 
 
 def sophia(
-    learning_rate: float = 0.01,
+    learning_rate: float = 0.003,
     *,
     curvature: str | Estimator = "gauss-newton-bartlett",
     probes: int = 0,

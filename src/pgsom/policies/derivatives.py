@@ -86,6 +86,11 @@ def surrogate_gradient(policy: Policy, params: Tree, chunk: Chunk, weights: Arra
 
 def score_sums_by_episode(policy: Policy, params: Tree, chunk: Chunk, weights: Array) -> Tree:
     """Σ_t w z for each episode; leaves have a leading env axis."""
+    if isinstance(policy.network, MLP):
+        passed, flat, w = _backward(policy, params, chunk, weights)
+        deltas = _score_signals(policy, passed, flat, w)
+        by_episode = ([x.reshape(*weights.shape, -1) for x in parts] for parts in (passed.inputs, deltas))
+        return layers.outer_sums_by_episode(params, *map(tuple, by_episode))
 
     def of_one(observation: Array, action: Array, w: Array) -> Tree:
         one = Chunk(observation[:, None], action[:, None])
@@ -149,7 +154,7 @@ def fisher_diagonal(policy: Policy, params: Tree, chunk: Chunk, weights: Array) 
 def squared_score_sum(policy: Policy, params: Tree, chunk: Chunk, weights: Array) -> Tree:
     """Σ w z ⊙ z."""
     if not isinstance(policy.network, MLP):
-        flat, w = _flatten(chunk), weights.reshape(-1)
+        flat, w = flatten(chunk), weights.reshape(-1)
         scores = _scores_by_sample(policy, params, flat)
         return jax.tree.map(lambda z: jnp.tensordot(w, jnp.square(z), 1), scores)
     passed, flat, w = _backward(policy, params, chunk, weights)
@@ -237,7 +242,7 @@ def _score_parts(policy: Policy, params: Tree, chunk: Chunk) -> Tree:
     """What `_scores_from` needs to make the scores of one time step, with leading axes [time, env]."""
     shape = chunk.action.shape[:2]
     if not isinstance(policy.network, MLP):
-        scores = _scores_by_sample(policy, params, _flatten(chunk))
+        scores = _scores_by_sample(policy, params, flatten(chunk))
         return jax.tree.map(lambda z: z.reshape(*shape, *z.shape[1:]), scores)
     passed, flat, w = _backward(policy, params, chunk, jnp.ones(shape))
     deltas = _score_signals(policy, passed, flat, w)
@@ -254,21 +259,22 @@ def _scores_from(parts: Tree) -> Tree:
     return parts
 
 
-def _flatten(chunk: Chunk) -> Chunk:
+def flatten(chunk: Chunk) -> Chunk:
+    """All steps of all episodes as one list of samples."""
     return Chunk(*(x.reshape(-1, *x.shape[2:]) for x in chunk))
 
 
 def _backward(policy: Policy, params: Tree, chunk: Chunk, weights: Array) -> tuple[layers.Backward, Chunk, Array]:
     """Trace an MLP over all steps of a chunk as one list of samples."""
     assert isinstance(policy.network, MLP)
-    flat = _flatten(chunk)
+    flat = flatten(chunk)
     return layers.backward(policy.network, params, flat.observation), flat, weights.reshape(-1)
 
 
 def _score_signals(policy: Policy, passed: layers.Backward, flat: Chunk, weights: Array) -> tuple[Array, ...]:
-    """δ of w ℓ at every layer."""
+    """δ of w ℓ at every layer: w times those of ℓ, so that several weights share one way back."""
     by_outputs = jax.vmap(jax.grad(policy.distribution.log_prob))(passed.outputs, flat.action)
-    return passed.signals(weights[:, None] * by_outputs)
+    return tuple(weights[:, None] * delta for delta in passed.signals(by_outputs))
 
 
 def _scores_by_sample(policy: Policy, params: Tree, flat: Chunk) -> Tree:
@@ -277,7 +283,7 @@ def _scores_by_sample(policy: Policy, params: Tree, flat: Chunk) -> Tree:
 
 def _fisher_diagonal_by_sample(policy: Policy, params: Tree, chunk: Chunk, weights: Array) -> Tree:
     """Σ_n w Σ_c (Kᵀ S_c)²: one backward pass for each sample and column."""
-    flat, w = _flatten(chunk), weights.reshape(-1)
+    flat, w = flatten(chunk), weights.reshape(-1)
 
     def of_one(observation: Array) -> Tree:
         u, pull = jax.vjp(lambda p: policy.outputs(p, observation), params)

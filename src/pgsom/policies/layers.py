@@ -53,6 +53,16 @@ def outer_sum(params: tuple[Layer, ...], inputs: tuple[Array, ...], deltas: tupl
     )
 
 
+def outer_sums_by_episode(
+    params: tuple[Layer, ...], inputs: tuple[Array, ...], deltas: tuple[Array, ...]
+) -> tuple[Layer, ...]:
+    """Σ_t a_t ⊗ δ_t for each episode, from arrays [time, env, …]; leaves have a leading env axis."""
+    return tuple(
+        Layer(jnp.einsum("tei,teo->eio", a, d), None if layer.bias is None else d.sum(axis=0))
+        for layer, a, d in zip(params, inputs, deltas, strict=True)
+    )
+
+
 def squared_outer_sum(
     params: tuple[Layer, ...], inputs: tuple[Array, ...], squared_deltas: tuple[Array, ...]
 ) -> tuple[Layer, ...]:
@@ -74,21 +84,24 @@ def kronecker_sums(
 ) -> tuple[KroneckerFactors, ...]:
     """Σ_n w_n ā_n ā_nᵀ and Σ_n w_n Σ_c δ_nc δ_ncᵀ of every layer, for the cotangents `columns`; ā = (a, 1)."""
     deltas = column_signals(passed, columns)
+    repeated = jnp.repeat(weights, columns.shape[-1])
     return tuple(
-        KroneckerFactors(_second_moment(with_one(a, layer), weights), jnp.einsum("n,ncu,ncv->uv", weights, d, d))
+        KroneckerFactors(_input_moment(a, layer, weights), _second_moment(d.reshape(-1, d.shape[-1]), repeated))
         for layer, a, d in zip(params, passed.inputs, deltas, strict=True)
     )
 
 
-def with_one(inputs: Array, layer: Layer) -> Array:
-    """Inputs [sample, input], behind them a 1 if the layer has a bias."""
+def _input_moment(inputs: Array, layer: Layer, weights: Array) -> Array:
+    """Σ_n w_n ā_n ā_nᵀ from its blocks: those of the 1 are sums, and the matrix product keeps its round size."""
+    moment = _second_moment(inputs, weights)
     if layer.bias is None:
-        return inputs
-    return jnp.concatenate([inputs, jnp.ones((*inputs.shape[:-1], 1), inputs.dtype)], axis=-1)
+        return moment
+    beside = weights @ inputs
+    return jnp.block([[moment, beside[:, None]], [beside[None], jnp.sum(weights)[None, None]]])
 
 
-def _second_moment(inputs: Array, weights: Array) -> Array:
-    return inputs.T @ (weights[:, None] * inputs)
+def _second_moment(vectors: Array, weights: Array) -> Array:
+    return vectors.T @ (weights[:, None] * vectors)
 
 
 def pre_activation_hessian_diagonals(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pgsom.checks import wrong
 from pgsom.report.blocks import DASHES, Block, Dash
+from pgsom.report.diagnosis import blocks, read
 from pgsom.report.figures import AGAINST, colours
 from pgsom.report.page import Bar, BarChart, Code, Columns, Facts, LineChart, Page, Section, Series, Table, Text
 from pgsom.runs import Result, load
@@ -53,6 +54,7 @@ def runs_page(folders: Sequence[Path]) -> Page:
         Section("Results", "results", [_overview(runs), *_each(_finals, grouped)]),
         Section("Learning curves", "curves", _each(_returns, grouped)),
         Section("Diagnostics", "diagnostics", _each(_diagnostics, grouped)),
+        *_diagnosed(runs),
         Section("Settings", "settings", [_settings(runs)]),
         Section("Versions and rerunning", "rerun", _rerun(runs)),
     ]
@@ -142,6 +144,15 @@ def _diagnostics(runs: Sequence[Run]) -> list[Block]:
     said = "; ".join(f"{_titled(name).lower()}: {value:g}" for name, value in still.items())
     constant: list[Block] = [Text(f"Constant throughout on {environment}: {said}.")] if still else []
     return [Text(f"On {environment}. {_how_drawn(runs)}"), Columns(charts), *constant]
+
+
+def _diagnosed(runs: Sequence[Run]) -> list[Section]:
+    """Of the runs that `pgsom diagnose` has looked at."""
+    found = [(run, read(run.folder)) for run in runs]
+    shown = [
+        block for run, one in found if one is not None for block in blocks(one, run.label, run.result.returns.shape[1])
+    ]
+    return [Section("Diagnosis", "diagnosis", shown)] if shown else []
 
 
 def _only_value(runs: Sequence[Run], name: str) -> float | None:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pgsom.runs.driver import Chunk
-from pgsom.training import Metrics
+from pgsom.runs.plan import Plan
+from pgsom.training import Metrics, TrainState
 
 
 class Progress(NamedTuple):
@@ -25,6 +26,10 @@ class Progress(NamedTuple):
     seconds_left: float
     chunk: Metrics
     """The chunk's metrics [seed, update of the chunk]."""
+    state: TrainState | None = None
+    """The training state after the chunk; its leading axis has the seeds, of several methods one after the other."""
+    plan: Plan | None = None
+    """What is being run."""
 
 
 Callback = Callable[[Progress], bool | None]
@@ -33,8 +38,8 @@ Callback = Callable[[Progress], bool | None]
 class Report:
     """Tells the callback of each chunk, and whether it asked to stop."""
 
-    def __init__(self, total: int, callback: Callback | None, *, updates: int = 0, env_steps: int = 0) -> None:
-        self.total, self.callback = total, callback
+    def __init__(self, plan: Plan, callback: Callback | None, *, updates: int = 0, env_steps: int = 0) -> None:
+        self.plan, self.callback = plan, callback
         self.started = time.perf_counter()
         self._before = (updates, env_steps)
 
@@ -49,11 +54,13 @@ class Report:
         returns = returns[np.isfinite(returns)]
         return Progress(
             updates=chunk.last,
-            total_updates=self.total,
+            total_updates=self.plan.updates,
             episodes=int(np.asarray(chunk.rows.episodes)[:, -1].max()),
             env_steps=steps,
             mean_return=float(returns.mean()) if returns.size else float("nan"),
             steps_per_second=(steps - env_steps) / elapsed,
-            seconds_left=elapsed / (chunk.last - updates) * (self.total - chunk.last),
+            seconds_left=elapsed / (chunk.last - updates) * (self.plan.updates - chunk.last),
             chunk=chunk.rows,
+            state=chunk.state,
+            plan=self.plan,
         )

@@ -15,6 +15,7 @@ from pgsom.environments import Environment, HostEnvironment
 from pgsom.host_play import host_score
 from pgsom.methods import Method
 from pgsom.policies import Policy
+from pgsom.runs.evaluations import Evaluation
 from pgsom.runs.failures import Failure, failures_of
 from pgsom.runs.plan import Settings
 from pgsom.statistics import Interval, bootstrap_mean
@@ -88,6 +89,10 @@ class Result:
     """After the last update: all that training on would need. None where only the policies were kept."""
     notes: tuple[str, ...] = ()
     """What happened to the run: damage that was mended, simulators that could not be taken up again."""
+    evaluations: tuple[Evaluation, ...] = ()
+    """Those made on the way (`evaluate_every`), since the run was last taken up."""
+    reached_target: bool = False
+    """Whether the run ended because an evaluation reached the target return."""
 
     @property
     def updates(self) -> int:
@@ -163,7 +168,8 @@ class Result:
                 "where P is made from them, the direction depends on the rule's shape"
             )
         if self.failures:
-            among = f", {np.count_nonzero(self.skipped):,} seeds" if len(self.seeds) > 1 else ""
+            ill = np.count_nonzero(self.skipped)
+            among = f", of {ill:,} seed{'s' if ill > 1 else ''}" if len(self.seeds) > 1 else ""
             found.append(f"{self.failures[0]} (the first of {self.skipped.sum():,} updates that were skipped{among})")
         if self.frozen.any():
             numbers = [seed for seed, frozen in zip(self.seeds, self.frozen, strict=True) if frozen]

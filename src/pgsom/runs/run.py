@@ -1,5 +1,6 @@
 """``pgsom.train``: names and numbers in, a `Result` out."""
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from pgsom.policies import Policy, make_policy
 from pgsom.policies.policy import policy_options
 from pgsom.runs.driver import CAPACITY, Memory, Stand, drive, engine_for
 from pgsom.runs.folder import Keeping, differences, is_run, read_settings, settings_text, standing, write_settings
+from pgsom.runs.loggers import Logger
 from pgsom.runs.plan import (
     DEFAULT_EPISODES,
     Plan,
@@ -32,6 +34,7 @@ from pgsom.runs.report import Callback, Progress, Report
 from pgsom.runs.result import Result
 from pgsom.runs.session import as_it_was_set_up, begin, check_readable, go_on, held, settings_difference
 from pgsom.runs.store import rebuilt
+from pgsom.runs.watching import EvaluationCallback, Watch, Watching
 from pgsom.training import TrainState, trained
 
 Tree = Any
@@ -59,6 +62,11 @@ def train(
     checkpoint_seconds: float = KEEPING.seconds,
     checkpoint_updates: int = KEEPING.updates,
     keep: int = KEEPING.last,
+    log: str | Sequence[str | Logger] = (),
+    evaluate_every: int = 0,
+    evaluation_episodes: int = 20,
+    on_evaluation: EvaluationCallback | None = None,
+    target_return: float | None = None,
     _recorders: list[Recorder] | None = None,
     **options: Any,
 ) -> Result:
@@ -83,13 +91,19 @@ def train(
         checkpoint_seconds: from one checkpoint to the next.
         checkpoint_updates: the same in updates; 0: only by the clock.
         keep: how many checkpoints stay, beside the best.
+        log: loggers by name (``"jsonl,tensorboard"``, which write into `out`) or your own (docs/watching.md).
+        evaluate_every: after so many updates, and again, the policies play fresh episodes; 0: never.
+        evaluation_episodes: how many, for each seed.
+        on_evaluation: called with each `Evaluation`; returning True ends the run there.
+        target_return: a mean return of an evaluation that ends the run.
         options: the named method's options, for instance ``learning_rate=0.02, curvature="causal"``, and the named
             policy's (`make_policy`), for instance ``layer_norm=True``.
     """
     of_policy = {name: options.pop(name) for name in policy_options() if name in options}
     parts = _Parts(environment, dict(environment_options or {}), policy, of_policy, hidden, activation)
     made = [make_method(method, **options)]
-    _check_callback(callback)
+    told = (callback, log, evaluate_every, evaluation_episodes, on_evaluation, target_return)
+    watch = Watch(*told, kept=out is not None)
     ((_, plan, (settings,)),) = _plans(
         parts, made, [described_method(method, options)], seeds, (episodes, updates, env_steps), seed
     )
@@ -97,15 +111,15 @@ def train(
         for name, given in (("resume", resume), ("overwrite", overwrite)):
             if given:
                 raise wrong(name, given, "accepted only together with out, the run's folder")
-        return _in_memory(plan, [settings], callback)[0]
+        return _in_memory(plan, [settings], watch)[0]
     check_choice("resume", resume or "auto", ("auto",))
     keeping = Keeping(checkpoint_seconds, checkpoint_updates, keep)
     run = Path(out)
     with held(run):
         if resume and is_run(run):
-            return _carry_on(run, plan, settings, keeping, callback, recorders=_recorders)
+            return _carry_on(run, plan, settings, keeping, watch, recorders=_recorders)
         text = begin(run, plan, settings, keeping, replace=overwrite)
-        return go_on(run, plan, settings, keeping, text=text, callback=callback, recorders=_recorders)
+        return go_on(run, plan, settings, keeping, text=text, watch=watch, recorders=_recorders)
 
 
 def resume(
@@ -118,6 +132,11 @@ def resume(
     checkpoint_seconds: float | None = None,
     checkpoint_updates: int | None = None,
     keep: int | None = None,
+    log: str | Sequence[str | Logger] = (),
+    evaluate_every: int = 0,
+    evaluation_episodes: int = 20,
+    on_evaluation: EvaluationCallback | None = None,
+    target_return: float | None = None,
     _recorders: list[Recorder] | None = None,
 ) -> Result:
     """Carry a run on from its newest checkpoint that is whole, to the same bits as if it had never stopped.
@@ -131,8 +150,14 @@ def resume(
         checkpoint_seconds: from one checkpoint to the next; like the others by default as it was begun with.
         checkpoint_updates: the same in updates; 0: only by the clock.
         keep: how many checkpoints stay, beside the best.
+        log: as in `train`, like all that follows.
+        evaluate_every: after so many updates the policies are evaluated.
+        evaluation_episodes: how many, for each seed.
+        on_evaluation: called with each `Evaluation`.
+        target_return: a mean return of an evaluation that ends the run.
     """
-    _check_callback(callback)
+    told = (callback, log, evaluate_every, evaluation_episodes, on_evaluation, target_return)
+    watch = Watch(*told, kept=True)
     folder = Path(run)
     check_readable(folder)
     with held(folder):
@@ -150,7 +175,7 @@ def resume(
                 usual.updates if checkpoint_updates is None else checkpoint_updates,
                 usual.last if keep is None else keep,
             )
-            return _carry_on(folder, plan, settings, keeping, callback, recorders=_recorders)
+            return _carry_on(folder, plan, settings, keeping, watch, recorders=_recorders)
 
 
 def sweep(
@@ -178,13 +203,13 @@ def sweep(
     for method in methods:
         if not isinstance(method, Method):
             raise wrong("methods", method, "accepted are methods, such as make_method('pg-som', damping=0.3)")
-    _check_callback(callback)
+    watch = Watch(callback)
     options = dict(environment_options or {}), dict(policy_options or {})
     parts = _Parts(environment, options[0], policy, options[1], hidden, activation)
     written: list[tuple[str, dict[str, Any] | None]] = [(method.name, None) for method in methods]
     results: dict[int, Result] = {}
     for group, plan, settings in _plans(parts, methods, written, seeds, (episodes, updates, env_steps), seed):
-        results |= dict(zip(group, _in_memory(plan, settings, callback), strict=True))
+        results |= dict(zip(group, _in_memory(plan, settings, watch), strict=True))
     return [results[index] for index in range(len(methods))]
 
 
@@ -231,7 +256,7 @@ def _carry_on(
     plan: Plan,
     settings: Settings,
     keeping: Keeping,
-    callback: Callback | None,
+    watch: Watch,
     *,
     recorders: list[Recorder] | None,
 ) -> Result:
@@ -246,7 +271,7 @@ def _carry_on(
     notes = (*_earlier_notes(run), *([f"carried on with {', '.join(changed)}"] if changed else []))
     text = settings_text(settings, keeping)
     write_settings(run, text)
-    return go_on(run, plan, settings, keeping, text=text, callback=callback, notes=notes, recorders=recorders)
+    return go_on(run, plan, settings, keeping, text=text, watch=watch, notes=notes, recorders=recorders)
 
 
 def _earlier_notes(run: Path) -> tuple[str, ...]:
@@ -254,19 +279,15 @@ def _earlier_notes(run: Path) -> tuple[str, ...]:
     return tuple(note for note in notes if isinstance(note, str)) if isinstance(notes, list) else ()
 
 
-def _check_callback(callback: Callback | None) -> None:
-    if callback is not None and not callable(callback):
-        raise wrong("callback", callback, "accepted is a function of Progress")
-
-
-def _in_memory(plan: Plan, settings: Sequence[Settings], callback: Callback | None) -> list[Result]:
+def _in_memory(plan: Plan, settings: Sequence[Settings], watch: Watch) -> list[Result]:
     """Run the plan and keep nothing on disk. What ends it early carries the results there are."""
     started = time.perf_counter()
     engine = engine_for(plan)
     state = engine.start()
     engine.advance(state, 0)
     compiled = time.perf_counter() - started
-    memory, report = Memory(), Report(plan.updates, callback)
+    memory, report = Memory(), Report(plan, watch.callback)
+    watching = Watching(watch, plan, settings[0], report, None)
 
     def results(state: TrainState) -> list[Result]:
         ran, rows = time.perf_counter() - report.started, memory.metrics()
@@ -275,11 +296,15 @@ def _in_memory(plan: Plan, settings: Sequence[Settings], callback: Callback | No
             own, metrics = (_part(tree, place, len(plan.seeds)) for tree in (state, rows))
             ready, params = trained(plan.policy, plan.environment.observation, own)
             parts = (words, plan.environment, ready, method, params, metrics)
-            found.append(Result(*parts, compiled, ran, own))
+            seen = watching.notes(), tuple(watching.evaluations), watching.reached
+            found.append(Result(*parts, compiled, ran, own, *seen))
         return found
 
     try:
-        return results(drive(engine, Stand(state, 0, 0.0), plan.updates, [memory], stop=report).state)
+        sinks, every = [memory, *watching.loggers], watch.every()
+        with contextlib.closing(watching):
+            stand = drive(engine, Stand(state, 0, 0.0), plan.updates, sinks, stop=watching.stop, every=every)
+        return results(stand.state)
     except EpisodeError as error:
         if memory.last is not None:
             error.results = tuple(results(memory.last.state))

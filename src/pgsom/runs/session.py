@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,16 @@ from pgsom.checks import InputError, RunError, wrong
 from pgsom.runs import folder as folders
 from pgsom.runs import store
 from pgsom.runs.checkpoint import Checkpoint, Entry, entries, read_checkpoint
-from pgsom.runs.driver import Engine, Sink, Stand, drive, engine_for
+from pgsom.runs.driver import Engine, Stand, drive, engine_for
 from pgsom.runs.files import DamageError, inner_folder, sweep_up
 from pgsom.runs.folder import Keeping
 from pgsom.runs.lock import Lock
 from pgsom.runs.plan import Plan, Settings
 from pgsom.runs.recorder import Recorder
-from pgsom.runs.report import Callback, Report
+from pgsom.runs.report import Report
 from pgsom.runs.result import Result
 from pgsom.runs.rows import METRICS, cut_rows, read_rows
+from pgsom.runs.watching import Watch, Watching
 from pgsom.training import TrainState, trained
 
 ASIDE = ".damaged"
@@ -63,14 +64,13 @@ def go_on(
     keeping: Keeping,
     *,
     text: str,
-    callback: Callback | None,
-    sinks: Sequence[Sink] = (),
+    watch: Watch,
     notes: tuple[str, ...] = (),
     recorders: list[Recorder] | None = None,
 ) -> Result:
     """Train on from the newest checkpoint that is whole; the lock is held."""
     try:
-        return _go_on(run, plan, settings, keeping, text, callback, sinks, notes, recorders)
+        return _go_on(run, plan, settings, keeping, text, watch, notes, recorders)
     except OSError as error:
         why = error.strerror or str(error)
         raise RunError(f"{run} cannot be written ({why}); pgsom resume {run} carries on") from None
@@ -82,8 +82,7 @@ def _go_on(
     settings: Settings,
     keeping: Keeping,
     text: str,
-    callback: Callback | None,
-    sinks: Sequence[Sink],
+    watch: Watch,
     notes: tuple[str, ...],
     recorders: list[Recorder] | None,
 ) -> Result:
@@ -103,10 +102,12 @@ def _go_on(
         if recorders is not None:
             recorders.append(recorder)
         steps = int(stand.state.env_steps.sum())
-        report = Report(plan.updates, callback, updates=stand.updates, env_steps=steps)
+        report = Report(plan, watch.callback, updates=stand.updates, env_steps=steps)
         try:
-            every = keeping.updates or None
-            stand = drive(engine, stand, plan.updates, [recorder, *sinks], stop=report, every=every)
+            watching = Watching(watch, plan, settings, report, run)
+            sinks, every = [recorder, *watching.loggers], watch.every(keeping.updates)
+            with contextlib.closing(watching):
+                stand = drive(engine, stand, plan.updates, sinks, stop=watching.stop, every=every)
         except Exception as error:
             recorder.close()
             folders.mark_failed(run, f"{type(error).__name__}: {error}")
@@ -119,7 +120,8 @@ def _go_on(
     rows = read_rows(run, len(plan.seeds))
     ready, params = trained(plan.policy, plan.environment.observation, stand.state)
     parts = (settings, plan.environment, ready, plan.methods[0], params, rows.metrics)
-    result = Result(*parts, compiled, stand.seconds, stand.state, notes)
+    notes += watching.notes()
+    result = Result(*parts, compiled, stand.seconds, stand.state, notes, tuple(watching.evaluations), watching.reached)
     store.finish(run, result, store.summary(result))
     folders.log(run, f"{store.summary(result)['state']} at update {stand.updates:,} of {plan.updates:,}")
     return result

@@ -123,8 +123,9 @@ def summary(result: Result) -> dict[str, Any]:
     """The run in a few numbers, JSON-ready; what `pgsom train --json` prints."""
     final = result.final
     ended = FAILED if result.frozen.all() else INTERRUPTED
+    finished = result.updates >= result.settings.updates or result.reached_target
     return {
-        "state": FINISHED if result.updates >= result.settings.updates else ended,
+        "state": FINISHED if finished else ended,
         "environment": result.settings.environment,
         "method": result.settings.method,
         "policy": result.settings.policy,
