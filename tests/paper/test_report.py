@@ -168,6 +168,7 @@ def test_the_command_writes_everything_and_says_it(
         "table1.md",
         "table1.tex",
         "table1.parquet",
+        "table1_linear.csv",
         "claims.json",
         "report.html",
         "reproduction.md",
