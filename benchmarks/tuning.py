@@ -48,6 +48,9 @@ GRIDS: dict[str, dict[str, Sequence[Any]]] = {
     "shampoo": {"learning_rate": [0.005, 0.01, 0.02, 0.05], "beta1": [0.0, 0.5, 0.9]},
     "soap": {"learning_rate": [0.002, 0.005, 0.01, 0.02], "beta1": [0.5, 0.9, 0.95]},
     "ggt": {"learning_rate": [0.02, 0.05, 0.1, 0.2], "window": [1, 5, 20]},
+    # Whole episodes, so that the budget is the same.
+    "ppo": {"steps": [0], "learning_rate": [0.0005, 0.002, 0.005], "epochs": [4, 20], "critic_rate": [0.002, 0.01]},
+    "a2c": {"steps": [0], "learning_rate": [0.0007, 0.002, 0.007], "critic_epochs": [1, 10], "gae_lambda": [0.95, 1.0]},
 }
 """The values of each option that are tried, all combinations."""
 

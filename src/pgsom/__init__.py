@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         MultiBinary,
         MultiDiscrete,
         Step,
+        check_environment,
         enumerate_trajectories,
         random_mdp,
     )
@@ -101,6 +102,7 @@ _MODULES = {
         "MultiBinary",
         "MultiDiscrete",
         "Step",
+        "check_environment",
         "enumerate_trajectories",
         "random_mdp",
     ),

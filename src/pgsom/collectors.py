@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from pgsom.environments import Environment, Spec
+from pgsom.checks import wrong
+from pgsom.environments import Discrete, Environment, Spec
 from pgsom.normalisation import Statistics, no_statistics, scale_of, standardise
 from pgsom.policies import Policy
 from pgsom.rollout import Rollout, collect
@@ -39,6 +40,8 @@ class BatchPlan:
 
     def statistics(self, observation: Spec) -> Statistics:
         """Before the first batch."""
+        if self.normalise_observations and isinstance(observation, Discrete):
+            raise wrong("normalise_observations", True, "states are whole numbers; accepted is False")
         return no_statistics(
             observation.shape, observations=self.normalise_observations, rewards=self.normalise_rewards
         )

@@ -15,11 +15,11 @@ from jax.flatten_util import ravel_pytree
 
 import pgsom.collectors
 import pgsom.training
-from pgsom.baselines import BASELINES, make_baseline
+from pgsom.baselines import BASELINES, LEARNED, make_baseline
 from pgsom.checks import InputError
 from pgsom.curvature import ESTIMATORS, Estimator, dense, diagonal, make_estimator
 from pgsom.environments import chain, random_mdp
-from pgsom.methods import METHODS, Common, Method, make_method
+from pgsom.methods import METHODS, Common, Method, make_method, method_options
 from pgsom.objective import LocalObjective, observe
 from pgsom.policies import MLP, Policy, policy_from_functions, tabular_softmax
 from pgsom.rollout import collect
@@ -198,7 +198,10 @@ def with_numbers(method: Method) -> Method:
 
 @pytest.mark.parametrize(
     ("name", "baseline"),
-    [*((name, Common().baseline) for name in METHODS), *(("pg-som", b) for b in BASELINES if b != Common().baseline)],
+    [
+        *((name, method_options(name)["baseline"]) for name in METHODS),
+        *(("pg-som", b) for b in (*BASELINES, *LEARNED) if b != Common().baseline),
+    ],
 )
 def test_an_update_keeps_every_shape_and_type_of_the_state(name: str, baseline: str) -> None:
     method = with_numbers(make_method(name, baseline=baseline))
@@ -299,15 +302,14 @@ def test_any_rule_runs_under_any_scheme_with_either_stage_data(name: str) -> Non
             assert np.linalg.norm(flat(state.params)) > 0 and int(state.skipped) == 0, said
             stages = method.scheme.stages if stage_data == "fresh" else 1
             assert int(state.episodes) == 2 * 4 * stages * batches_of(method.rule), said
-    assert_promises(with_numbers(make_method(name)))
+    assert_promises(with_numbers(make_method(name)).rule, name)
 
 
-def assert_promises(method: Method) -> None:
+def assert_promises(rule: UpdateRule, name: str) -> None:
     """Of one update from a fresh state: jit or not, the same; no advantage, no step; NaN is seen; all one program."""
-    rule, key = method.rule, jax.random.key(0)
-    params = random_params(POLICY)
+    key, params = jax.random.key(0), random_params(POLICY)
     rollout = _collect(ENVIRONMENT, POLICY, params, key, 4)
-    objective = _observe(method.weighting, method.weighting.baseline.init(), POLICY, params, rollout, key)
+    objective = _observe(with_numbers(make_method("reinforce")).weighting, (), POLICY, params, rollout, key)
 
     def update_with(weights: Any, update: Any = _update) -> tuple[Any, Any, Info]:
         changed = dataclasses.replace(objective, weight=objective.weight * weights)
@@ -318,9 +320,9 @@ def assert_promises(method: Method) -> None:
     with jax.disable_jit():
         plain = update_with(1.0, update_from)
     for found, expected in zip(jax.tree.leaves(compiled), jax.tree.leaves(plain), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6, err_msg=method.name)
-    assert not np.any(flat(update_with(0.0)[0])), f"{method.name} moves without an advantage"
-    assert not all_finite(update_with(jnp.nan)), f"{method.name} hides a NaN"
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6, err_msg=name)
+    assert not np.any(flat(update_with(0.0)[0])), f"{name} moves without an advantage"
+    assert not all_finite(update_with(jnp.nan)), f"{name} hides a NaN"
     assert np.any(flat(compiled[0])) and _update._cache_size() == programs
 
 

@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 
 from pgsom.baselines import NoBaseline
 from pgsom.critic import Critic, CriticState, Lesson
-from pgsom.curvature import ESTIMATORS, dense, diagonal, make_estimator
+from pgsom.curvature import ESTIMATORS, CausalHessian, DecayedCausal, Hutchinson, dense, diagonal, make_estimator
 from pgsom.environments import Discrete, random_mdp, trajectory_probabilities
 from pgsom.minibatches import deal
 from pgsom.objective import LocalObjective, observe
@@ -237,6 +237,19 @@ def test_every_estimator_keeps_pieces_of_one_column_apart(two_ways: Any) -> None
     for name in apart:
         np.testing.assert_allclose(flat(joined[name]), flat(apart[name]), atol=1e-12, err_msg=name)
         assert np.abs(flat(apart[name])).max() > 1e-3
+
+
+def test_random_probes_keep_pieces_of_one_column_apart(two_ways: Any) -> None:
+    """Probes go with the gradient where a column holds one episode; else they are products, which keep pieces apart."""
+    _, joined = two_ways
+
+    @quick_jit
+    def of(objective: LocalObjective) -> Any:
+        return [diagonal(Hutchinson(of=matrix), objective) for matrix in (CausalHessian(), DecayedCausal(1.0))]
+
+    found, expected = map(flat, of(joined))
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    assert np.abs(found).max() > 1e-3
 
 
 def test_the_objective_keeps_pieces_of_one_column_apart(two_ways: Any) -> None:

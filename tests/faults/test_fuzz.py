@@ -7,22 +7,31 @@ import io
 import json
 import math
 import os
+import shutil
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 import tomli_w
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pgsom.checks import InputError
+import pgsom
+from pgsom.checks import InputError, printable
 from pgsom.cli.options import FILE_OPTIONS
+from pgsom.cli.runs import table
 from pgsom.cli.settings import read_settings
+from pgsom.cli.show import lines_of
 from pgsom.experiments.problems import KNOWN, read_problem
 from pgsom.methods import make_method, method_options
+from pgsom.policies import tabular_softmax
+from pgsom.runs import store
+from pgsom.runs.folder import parse_settings
+from pgsom.runs.overview import details, overview
 
 EXAMPLES = int(os.environ.get("PGSOM_FUZZ", "100"))
 fuzzed = settings(
@@ -41,6 +50,10 @@ numbers = st.one_of(
 plain = st.one_of(words, numbers, st.booleans())
 values = st.recursive(
     plain, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(words, inner, max_size=3)), max_leaves=6
+)
+
+summary_keys = st.sampled_from(
+    ["state", "updates", "planned_updates", "evaluation", "warnings", "notes", "return", "seeds"]
 )
 
 
@@ -151,6 +164,57 @@ def test_npz_files(content: bytes, tmp_path: Path) -> None:
     read = refused_in_one_line(lambda: read_problem(file))
     if read is not None:
         assert np.allclose(read.mdp.transition.sum(axis=2), 1) and np.all(np.isfinite(read.mdp.reward))
+
+
+# --- runs ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", name="run")
+def _run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "run"
+    pgsom.train("two-armed-bandit", "reinforce", updates=2, out=run)
+    return run
+
+
+@fuzzed
+@given(changes=edits, more=st.one_of(st.none(), st.dictionaries(words, values, max_size=3)))
+def test_settings_of_runs(changes: Any, more: dict[str, Any] | None, run: Path) -> None:
+    content = (run / "settings.toml").read_bytes()
+    if more is not None:
+        content = toml_of(tomllib.loads(content.decode()) | more)
+    refused_in_one_line(lambda: parse_settings(spoilt(content, changes), "settings.toml"))
+
+
+@fuzzed
+@given(content=st.one_of(st.dictionaries(st.one_of(words, summary_keys), values, max_size=6), values, edits))
+def test_summaries_of_runs_are_shown_whatever_is_in_them(content: Any, run: Path, tmp_path: Path) -> None:
+    own = tmp_path / "run"
+    if not own.exists():
+        shutil.copytree(run, own)
+    whole = (run / "summary.json").read_bytes()
+    spoil = isinstance(content, list) and all(isinstance(edit, tuple) for edit in content)
+    (own / "summary.json").write_bytes(spoilt(whole, content) if spoil else json.dumps(content).encode())
+    for line in lines_of(details(own)):
+        assert printable(line).isprintable()
+    assert table([overview(own)])
+
+
+@fuzzed
+@given(changes=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 9), st.binary(max_size=9)), max_size=3))
+def test_policy_files(changes: Any, run: Path) -> None:
+    """The header, in which names, types and places are claimed, and the numbers behind it."""
+    content = spoilt((run / "policy.safetensors").read_bytes(), changes)
+    arrays = refused_in_one_line(lambda: store._arrays(content, run / "policy.safetensors"))
+    shapes = jax.eval_shape(tabular_softmax(1, 2).init, jax.random.key(0))
+    if arrays is not None:
+        refused_in_one_line(lambda: store._fitting(arrays, shapes, 1, run / "policy.safetensors"))
+
+
+def toml_of(table: dict[str, Any]) -> bytes:
+    try:
+        return tomli_w.dumps(table).encode("utf-8", "surrogatepass")
+    except (TypeError, ValueError):
+        return b""
 
 
 def test_what_is_fuzzed_is_right_to_begin_with(tmp_path: Path) -> None:

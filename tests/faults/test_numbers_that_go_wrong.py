@@ -13,6 +13,7 @@ import pytest
 import pgsom
 from pgsom.baselines import NoBaseline
 from pgsom.cli.main import main
+from pgsom.cli.progress import describe as describe_progress
 from pgsom.collectors import BatchPlan, EpisodeCollector
 from pgsom.diagnosis import QUANTITIES, quantities_of
 from pgsom.environments import Box, Discrete, Step, register, two_armed_bandit
@@ -278,6 +279,7 @@ def test_a_run_reports_its_frozen_seeds_and_its_means_are_over_the_others() -> N
     }
     assert np.isfinite(written["final_return"]["mean"]) and None in written["final_return_by_seed"]
     assert np.isfinite(seen[-1].mean_return)
+    assert describe_progress(seen[-1]).endswith(f" left · {ill.sum()} of 6 seeds frozen")
 
 
 def test_a_run_ends_when_no_seed_goes_on_and_has_failed(

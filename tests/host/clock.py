@@ -23,6 +23,7 @@ class Clock(gymnasium.Env):
     def __init__(self, lengths: tuple[int, ...] = (3, 2, 4), limit: int = 3, raises_at: Any = None) -> None:
         self.lengths, self.limit, self.raises_at = lengths, limit, raises_at
         self.render_mode = None
+        self.episode = -1
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)
@@ -49,3 +50,22 @@ class Clock(gymnasium.Env):
 def limited(**options: Any) -> gymnasium.Env:
     """With a time limit that never acts before the clock's own."""
     return gymnasium.wrappers.TimeLimit(Clock(**options), 10)
+
+
+class Breaking(Clock):
+    """Raises in the third step of the fifth episode that is played in any copy."""
+
+    played = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        type(self).played += 1
+        self.breaks = self.played == 5
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Any:
+        if self.breaks and self.time == 2:
+            raise ValueError("the spring broke")
+        return super().step(action)
+
+
+gymnasium.register("Breaking-v0", Breaking, max_episode_steps=10)

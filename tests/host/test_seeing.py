@@ -21,6 +21,7 @@ from pgsom.normalisation import no_moments, with_more
 from pgsom.playing import bars, play, record
 from pgsom.policies import Policy, make_policy, policy_from_functions, standardised
 from pgsom.runs import Result, Settings, TrainedPolicy
+from tests.host.clock import Breaking
 
 
 @dataclass(frozen=True)
@@ -219,3 +220,20 @@ def test_wrong_use(words: str, line: str, saved: Path, tmp_path: Path, capsys: p
     assert main(arguments) == 2
     said = capsys.readouterr()
     assert said.out == "" and said.err.startswith(line) and said.err.count("\n") == 1
+
+
+def test_an_environment_that_raises_ends_the_run_which_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two episodes an update: the third update is not made, the first two are saved and can be used."""
+    Breaking.played = 0
+    words = "train --env gymnasium:tests.host.clock:Breaking-v0 --method reinforce --policy linear"
+    words += " --batch 2 --updates 9 --quiet --evaluate 0 --out"
+    capsys.readouterr()
+    assert main([*words.split(), str(tmp_path / "run")]) == 1
+    told = capsys.readouterr().err
+    where = r"gymnasium:tests.host.clock:Breaking-v0, seed 0, copy 0, step 3 of episode 1 after reset\(seed=\d+\)"
+    assert re.search(rf"failed: EpisodeError: {where}: ValueError: the spring broke; ", told)
+    assert "first 2 of 9 updates are saved in" in told and told.count("\n") == 1
+    result = pgsom.load(tmp_path / "run")
+    assert result.updates == 2 and result.returns.tolist() == [[9.0, 9.0]]

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+CRITIC, PROXIMAL = "tests/exact/test_critic.py", "tests/exact/test_proximal.py"
 EXPECTATIONS = "tests/exact/test_expectations.py"
 NATURAL = "tests/exact/test_natural_gradient.py"
 MOMENTUM = "tests/exact/test_second_order_momentum.py"
@@ -39,8 +40,8 @@ MUTATIONS = (
     Mutation(
         "baseline added instead of subtracted",
         "objective.py",
-        "(returns - baseline)",
-        "(returns + baseline)",
+        "return returns - baseline.values(",
+        "return returns + baseline.values(",
         "tests/exact/test_rollouts.py -k less_the_baseline",
     ),
     Mutation(
@@ -144,8 +145,8 @@ MUTATIONS = (
     Mutation(
         "steps of later stages not counted",
         "training.py",
-        "for rollout in stages.played())",
-        "for rollout in stages.played()[:1])",
+        "sum(batch.steps for batch in stages.played())",
+        "sum(batch.steps for batch in stages.played()[:1])",
         "tests/contracts/test_training.py -k every_stage_are_counted",
     ),
     Mutation(
@@ -175,6 +176,27 @@ MUTATIONS = (
         "partial(jnp.where, fine)",
         "partial(jnp.where, fine | True)",
         "tests/contracts/test_training.py -k left_out_and_counted",
+    ),
+    Mutation(
+        "control characters pass to the terminal",
+        "checks.py",
+        'c if c.isprintable() else c.encode("unicode_escape").decode()',
+        "c",
+        "tests/faults/test_watching.py -k runs_are_listed",
+    ),
+    Mutation(
+        "lines beyond the checkpoint stay when a run is taken up",
+        "runs/loggers.py",
+        "if _updates_of(line) <= first]",
+        "if _updates_of(line) >= 0]",
+        "tests/faults/test_loggers.py -k json_lines",
+    ),
+    Mutation(
+        "an early end when the target is missed",
+        "runs/watching.py",
+        "evaluation.mean >= watch.target_return",
+        "evaluation.mean <= watch.target_return",
+        "tests/faults/test_watching.py -k target_return",
     ),
     Mutation(
         "a frozen seed plays on",
@@ -256,8 +278,8 @@ MUTATIONS = (
     Mutation(
         "importance ratios of the whole past forgotten from chunk to chunk",
         "objective.py",
-        "return past + log_ratio.sum(axis=0), total",
-        "return past, total",
+        "gained, past = gained * jnp.exp(so_far - log_ratio), so_far[-1]",
+        "gained = gained * jnp.exp(so_far - log_ratio)",
         "tests/exact/test_diagonals.py -k kl_and_surrogate",
     ),
     Mutation(
@@ -343,5 +365,73 @@ MUTATIONS = (
         "place = (jnp.where(over, now.member, shape[0]), now.episode)",
         "place = (jnp.where(over, now.member, shape[0]), now.episode + 1)",
         "tests/paper/test_study.py -k lanes_play",
+        "the observation after a reset where the last one of the episode belongs",
+        "environments/gymnasium_copies.py",
+        'final[i] = self._flatten(_entry(infos["final_obs"], int(i)))',
+        "pass",
+        "tests/host/test_gymnasium_adapter.py -k told_from_the_next_beginning",
+    ),
+    Mutation(
+        "a step that only began an episode taken for one",
+        "environments/gymnasium_copies.py",
+        "taken = ~self._ended if self._next_step else",
+        "taken = np.ones(self.count, bool) if self._next_step else",
+        "tests/host/test_gymnasium_adapter.py -k told_from_the_next_beginning",
+    ),
+    Mutation(
+        "played batches handed out in the wrong order",
+        "host_training.py",
+        "self.batches.pop(0)",
+        "self.batches.pop()",
+        "tests/host/test_host_training.py -k in_pieces",
+    ),
+    Mutation(
+        "a bounded action exported without its centre",
+        "exporting/recipe.py",
+        "np.clip(centre + half * x, low, high)",
+        "np.clip(half * x, low, high)",
+        "tests/host/test_seeing.py -k reproduces",
+    ),
+    Mutation(
+        "a critic for which a time limit is an end",
+        "critic.py",
+        "unworthy = last & (batch.terminated | (batch.truncated & (not self.bootstrap)))",
+        "unworthy = last & (batch.terminated | batch.truncated)",
+        f"{CRITIC} -k time_limit_what",
+    ),
+    Mutation(
+        "scores of one episode carried into the next of its column",
+        "curvature/causal.py",
+        "causal_square_sum(policy, params, seen, weights, c, decay, begins)",
+        "causal_square_sum(policy, params, seen, weights, c, decay)",
+        f"{CRITIC} -k pieces_of_one_column",
+    ),
+    Mutation(
+        "the recursion of advantages not cut at an episode's end",
+        "returns.py",
+        "rates = jnp.where(ends_of(begins), 0, jnp.asarray(discount, reward.dtype))",
+        "rates = jnp.full_like(reward, discount)",
+        f"{CRITIC} -k ten_line_loop",
+    ),
+    Mutation(
+        "the larger of the clipped and the plain gain",
+        "updates/proximal.py",
+        "jnp.minimum(ratio * advantage, near * advantage)",
+        "jnp.maximum(ratio * advantage, near * advantage)",
+        f"{PROXIMAL} -k clipped_objective",
+    ),
+    Mutation(
+        "the observation behind a reset taken for the one before",
+        "segments.py",
+        "standardise(known.observations, step.observation),",
+        "standardise(known.observations, play.observation),",
+        "tests/exact/test_segments.py -k before_the_reset",
+    ),
+    Mutation(
+        "noise taken for signal in a diagnosis",
+        "experiments/diagnosis.py",
+        " - noise / len(x))",
+        ")",
+        "tests/exact/test_diagnosis.py -k clarity",
     ),
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pgsom.checks import RunError
+from pgsom.checks import RunError, printable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -98,14 +98,15 @@ def print_closing(outcome: Outcome) -> None:
     for row in closing_rows(outcome):
         table.add_row(*row)
     console = Console(highlight=False)
-    console.print(headline(outcome.result), style="bold", markup=False)
+    # What comes out of a folder may have been written by anybody.
+    console.print(printable(headline(outcome.result)), style="bold", markup=False)
     console.print(table)
     for warning in outcome.result.warnings:
-        console.print(f"warning: {warning}", style="yellow", markup=False)
+        console.print(printable(f"warning: {warning}"), style="yellow", markup=False)
     for note in outcome.result.notes:
-        console.print(f"note: {note}", style="yellow", markup=False)
+        console.print(printable(f"note: {note}"), style="yellow", markup=False)
     if outcome.out is not None:
-        print(f"saved in {outcome.out}")
+        print(printable(f"saved in {outcome.out}"))
 
 
 def headline(result: "Result") -> str:

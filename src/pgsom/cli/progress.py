@@ -72,13 +72,19 @@ class Bar:
 
 
 def describe(progress: Progress) -> str:
-    """Episodes, return, speed and time left."""
+    """Episodes, return, speed and time left; and how many seeds are frozen, if any."""
     total = progress.episodes * progress.total_updates // progress.updates
     minutes, seconds = divmod(round(progress.seconds_left), 60)
     return (
         f"{progress.episodes:,} of {total:,} episodes · mean return {progress.mean_return:.4g}"
-        f" · {progress.steps_per_second:,.0f} steps/s · {minutes}:{seconds:02d} left"
+        f" · {progress.steps_per_second:,.0f} steps/s · {minutes}:{seconds:02d} left{_frozen(progress)}"
     )
+
+
+def _frozen(progress: Progress) -> str:
+    # A column of the last update; nothing has been imported for it.
+    frozen = int((progress.chunk.frozen[:, -1] > 0).sum()) if progress.chunk is not None else 0
+    return f" · {frozen:,} of {len(progress.chunk.frozen):,} seeds frozen" if frozen else ""
 
 
 @contextlib.contextmanager

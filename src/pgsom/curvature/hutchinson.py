@@ -41,7 +41,8 @@ class Hutchinson:
 
     def diagonal(self, objective: LocalObjective) -> Fold:
         keys = jax.random.split(jax.random.fold_in(objective.key, 2), self.probes)
-        if isinstance(self.of, CausalHessian) and isinstance(objective.policy.network, MLP):
+        whole = objective.begins is None
+        if whole and isinstance(self.of, CausalHessian) and isinstance(objective.policy.network, MLP):
             return probed_diagonal(objective, keys)
 
         def probe(key: Any) -> Tree:

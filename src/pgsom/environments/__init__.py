@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from pgsom.environments.registry import available, check_name, make, names, register, sources
 
 if TYPE_CHECKING:
+    from pgsom.environments.checking import check_environment
     from pgsom.environments.enumeration import (
         Enumeration,
         count_trajectories,
@@ -70,6 +71,7 @@ __all__ = [
     "available",
     "best_gain",
     "chain",
+    "check_environment",
     "check_name",
     "control_fisher",
     "control_gradient",
@@ -100,6 +102,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "checking": ("check_environment",),
     "environment": ("Box", "Discrete", "Environment", "MultiBinary", "MultiDiscrete", "Spec", "Step", "Task"),
     "finite_mdp": ("FiniteMDP", "FiniteState"),
     "exact": ("exact_gradient", "exact_hessian", "exact_return", "exact_values", "softmax_policy"),

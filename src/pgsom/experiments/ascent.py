@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from pgsom.checks import InputError
 from pgsom.curvature import make_estimator
 from pgsom.experiments.listing import Listing, Matrix
 from pgsom.experiments.moments import each_trajectory, moments_from
@@ -35,9 +36,11 @@ def ascents(listing: Listing, name: str) -> list[Ascent]:
     g = listing.truth.gradient
     found = []
     for shape in SHAPES:
-        if shape == "negative_part" and estimator.positive_semi_definite:
+        try:
+            rule = som(estimator, shape=shape, beta1=0.0, beta2=0.0)  # type: ignore[arg-type]  # its keys are the shapes
+        except InputError:
+            # A shape that this estimator may not have.
             continue
-        rule = som(estimator, shape=shape, beta1=0.0, beta2=0.0)  # type: ignore[arg-type]  # its keys are the shapes
         h = np.sqrt(moments.variance + np.square(moments.expectation)) if shape == "rms" else moments.expectation
         direction = np.asarray(_preconditioned(rule, g.reshape(1, -1), h.reshape(1, -1)))[0]
         expected = listing.probability @ np.asarray(_preconditioned(rule, gradients, curvatures))

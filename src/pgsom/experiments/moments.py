@@ -11,7 +11,7 @@ from pgsom.experiments.listing import KnownBaseline, Listing, Matrix, matrix_of_
 from pgsom.objective import LocalObjective, Weighting
 from pgsom.returns import Discounting
 
-DRAWS = 16
+DRAWS = 8
 """How often a random estimator is asked about each trajectory."""
 TOLERANCE = 1e-9
 """What counts as equal, relative to the larger of 1 and the truth's size."""
@@ -28,6 +28,8 @@ class Moments(NamedTuple):
     """How likely an entry of the estimate is negative, averaged over the entries that matter (`Listing.matters`)."""
     exact: bool
     """Whether no randomness is left; where an estimator draws numbers of its own, `DRAWS` of them stand for all."""
+    uncertain: Matrix | float = 0.0
+    """The variance of `expectation` that is due to these draws."""
 
     @property
     def total_variance(self) -> float:
@@ -66,7 +68,8 @@ def moments_from(listing: Listing, values: Matrix, spread: Matrix, exact: bool) 
     variance = np.where(variance <= 1e-24 * np.square(expectation), 0.0, variance)
     shape = listing.problem.theta.shape
     negative = float((p @ (values < 0))[listing.matters.ravel()].mean())
-    return Moments(expectation.reshape(shape), variance.reshape(shape), negative, exact)
+    uncertain = 0.0 if exact else (np.square(p) @ spread / DRAWS).reshape(shape)
+    return Moments(expectation.reshape(shape), variance.reshape(shape), negative, exact, uncertain)
 
 
 def each_trajectory(objective: LocalObjective, quantity: Estimator | None) -> tuple[Matrix, Matrix, bool]:
@@ -110,7 +113,7 @@ def sampled_mean(listing: Listing, quantity: Estimator | None, episodes: int, *,
 
 def z_scores(mean: Matrix, moments: Moments, episodes: int) -> Matrix:
     """(mean − E) / √(Var / n) entry by entry; where nothing varies, 0 if both agree and else ∞."""
-    error, noise = mean - moments.expectation, np.sqrt(moments.variance / episodes)
+    error, noise = mean - moments.expectation, np.sqrt(moments.variance / episodes + moments.uncertain)
     tiny = TOLERANCE * max(1.0, float(np.abs(moments.expectation).max()))
     still = np.where(np.abs(error) <= tiny, 0.0, np.inf)
     return np.where(noise <= tiny, still, error / np.where(noise > 0, noise, 1))

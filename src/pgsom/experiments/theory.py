@@ -30,7 +30,6 @@ from pgsom.experiments.listing import (
     trajectory_scores,
 )
 from pgsom.experiments.moments import (
-    DRAWS,
     GRADIENT,
     TOLERANCE,
     Moments,
@@ -157,7 +156,7 @@ class Study:
 
     def _is_biased(self, finding: Finding) -> bool:
         """By more than rounding, or for a random estimator by more than its draws explain."""
-        drawn = 0.0 if finding.moments.exact else 6 * np.sqrt(finding.moments.variance / DRAWS)
+        drawn = 6 * np.sqrt(finding.moments.uncertain)
         return bool(np.any(np.abs(finding.bias) > self.tolerance + drawn))
 
 
