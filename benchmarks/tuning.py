@@ -30,6 +30,7 @@ GRIDS: dict[str, dict[str, Sequence[Any]]] = {
     "npg": {"kl_radius": [0.002, 0.005, 0.01, 0.02], "damping": [0.01, 0.1, 1.0]},
     "trpo": {"kl_radius": [0.002, 0.005, 0.01, 0.02], "damping": [0.01, 0.1, 1.0]},
     "adam": {"learning_rate": [0.001, 0.002, 0.005, 0.01, 0.02, 0.05], "b1": [0.5, 0.9]},
+    "adaptive-pg-som": {"kl_radius": [0.002, 0.005, 0.01, 0.02], "beta1": [0.5, 0.8, 0.9]},
     "hapg": {"learning_rate": [1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3], "discount": [0.95, 0.99]},
     "sharp": {"learning_rate": [0.05, 0.1, 0.2, 0.5], "rate_power": [0.0, 1 / 3, 2 / 3]},
     "harpg": {"learning_rate": [2e-4, 5e-4, 1e-3, 2e-3], "fresh": [0.2, 0.5, 0.8]},

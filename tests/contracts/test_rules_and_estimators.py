@@ -286,7 +286,8 @@ def test_any_rule_runs_under_any_scheme_with_either_stage_data(name: str) -> Non
     """Two updates each: everything finite, parameters moved, all stages counted."""
     for scheme in SCHEMES:
         for stage_data in STAGE_DATA:
-            options = Common(scheme=scheme, stage_data=stage_data, alpha=0.3)
+            # Four episodes of this chain often have equal returns, and then there is nothing to move for.
+            options = Common(scheme=scheme, stage_data=stage_data, alpha=0.3, batch=16)
             if stage_data == "reweighted" and roams(METHODS[name]().rule):
                 with pytest.raises(InputError, match="plays episodes where it chooses"):
                     METHODS[name](common=options)
@@ -301,14 +302,14 @@ def test_any_rule_runs_under_any_scheme_with_either_stage_data(name: str) -> Non
                 assert np.all(np.isfinite(leaf)), said
             assert np.linalg.norm(flat(state.params)) > 0 and int(state.skipped) == 0, said
             stages = method.scheme.stages if stage_data == "fresh" else 1
-            assert int(state.episodes) == 2 * 4 * stages * batches_of(method.rule), said
+            assert int(state.episodes) == 2 * 16 * stages * batches_of(method.rule), said
     assert_promises(with_numbers(make_method(name)).rule, name)
 
 
 def assert_promises(rule: UpdateRule, name: str) -> None:
     """Of one update from a fresh state: jit or not, the same; no advantage, no step; NaN is seen; all one program."""
     key, params = jax.random.key(0), random_params(POLICY)
-    rollout = _collect(ENVIRONMENT, POLICY, params, key, 4)
+    rollout = _collect(ENVIRONMENT, POLICY, params, key, 16)
     objective = _observe(with_numbers(make_method("reinforce")).weighting, (), POLICY, params, rollout, key)
 
     def update_with(weights: Any, update: Any = _update) -> tuple[Any, Any, Info]:

@@ -17,11 +17,13 @@ from pgsom.checks import InputError
 from pgsom.environments import random_mdp
 from pgsom.folds import Fold
 from pgsom.objective import LocalObjective
+from pgsom.updates.adaptive_som import adaptive_som
 from pgsom.updates.hapg import hessian_aided
 from pgsom.updates.hessian_momentum import hessian_momentum
 from pgsom.updates.mbpg import AdaptiveState, hessian_mbpg, weighted_mbpg
 from pgsom.updates.recursion import Recursion
 from pgsom.updates.sgdhess import sgdhess
+from pgsom.updates.som import som
 from pgsom.updates.storm import storm
 from pgsom.updates.transport import gradient_transport
 from tests.exact.oracle import (
@@ -281,6 +283,40 @@ def test_the_cube_root_rule_worked_out_by_hand() -> None:
     np.testing.assert_allclose((state.squares, state.fresh), (62, 3 / 16))
     np.testing.assert_allclose(state.recursion.estimate, [6, 8])
     assert int(state.recursion.updates) == 2
+
+
+def followed(rule: Any, gradients: Any) -> np.ndarray:
+    """The average after each of these gradients."""
+
+    def update(state: Any, gradient: jax.Array) -> Any:
+        average, drift, error = rule.follow(gradient, state)
+        som = state.som._replace(updates=state.som.updates + 1, gradient=average)
+        return state._replace(som=som, drift=drift, error=error), average
+
+    gradients = jnp.asarray(gradients)
+    return np.asarray(jax.lax.scan(update, rule.init(jnp.zeros(gradients.shape[1])), gradients)[1])
+
+
+def test_adaptive_momentum_worked_out_by_hand() -> None:
+    """φ = ½, β₁ = 0.9. Errors 4, −2, 2: E = 2, 0, 1 and M = 2, 2, 2, so α = 1, 0.1 and ½."""
+    rule = adaptive_som(som(beta1=0.9), tracking=0.5)
+    np.testing.assert_allclose(followed(rule, [[4.0], [8.0], [6.0], [9.8]])[:, 0], [4.0, 8.0, 7.8, 8.8])
+
+
+def test_adaptive_momentum_is_long_in_noise_and_short_after_a_jump() -> None:
+    """Against averages of one length: quieter than the short one at rest, sooner there than the long one."""
+    generator, jump = np.random.default_rng(0), np.arange(400)[:, None] >= 300
+    signal = 6.0 * jump * np.ones((1, 20)) / np.sqrt(20)
+    gradients = signal + generator.normal(size=(400, 20)) / np.sqrt(20)
+    found = {"adaptive": followed(adaptive_som(som(beta1=0.95), tracking=0.1), gradients)}
+    for name, beta in (("short", 0.5), ("long", 0.95)):
+        found[name] = np.zeros_like(gradients)
+        for t, g in enumerate(gradients):
+            found[name][t] = g if t == 0 else beta * found[name][t - 1] + (1 - beta) * g
+    at_rest = {name: np.square(x - signal)[100:300].sum(axis=1).mean() for name, x in found.items()}
+    moved = {name: np.square(x - signal)[302:312].sum(axis=1).mean() for name, x in found.items()}
+    assert at_rest["adaptive"] < 0.7 * at_rest["short"]
+    assert moved["adaptive"] < 0.25 * moved["long"]
 
 
 # --- where the batches are played --------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "shampoo": {"learning_rate": 0.3},
     "soap": {"learning_rate": 0.3},
     "ggt": {"learning_rate": 0.3},
+    "adaptive-pg-som": {"kl_radius": 0.05},
     "hapg": {"learning_rate": 1.0},
     "sharp": {"learning_rate": 0.5},
     "harpg": {"learning_rate": 1.0},
@@ -55,6 +56,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "ppo": {"learning_rate": 0.1, "critic_rate": 0.1, "steps": 16},
 }
 LONG_TO_COMPILE = {
+    "adaptive-pg-som",
     "hapg",
     "harpg",
     "n-harpg",

@@ -51,6 +51,7 @@ HELP: dict[str, tuple[str, str]] = {
     "backtrack": (CURVATURE, "factor between two tries of the line search"),
     "accept": (CURVATURE, "least share of the predicted gain that is accepted"),
     "tries": (CURVATURE, "tries of the line search"),
+    "tracking": (CURVATURE, "share φ of the fresh error in what sets the memory"),
     "fresh": (CURVATURE, "share α of the fresh gradient in an estimate; page-pg: probability"),
     "fresh_power": (CURVATURE, "p where α falls as (t + 1)^−p"),
     "rate_power": (CURVATURE, "q where the learning rate falls as (t + 1)^−q"),

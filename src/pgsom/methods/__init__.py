@@ -24,7 +24,7 @@ from pgsom.methods.momentum import (
 )
 from pgsom.methods.natural import kfac, npg, trpo
 from pgsom.methods.newton import cubic_newton, hessian_free, natural_actor_critic
-from pgsom.methods.paper import hessian_pg, pg_som, reinforce, runge_kutta_pg
+from pgsom.methods.paper import adaptive_pg_som, hessian_pg, pg_som, reinforce, runge_kutta_pg
 
 METHODS: dict[str, Callable[..., Method]] = {
     "reinforce": reinforce,
@@ -42,6 +42,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "shampoo": shampoo,
     "soap": soap,
     "ggt": ggt,
+    "adaptive-pg-som": adaptive_pg_som,
     "hapg": hapg,
     "sharp": sharp,
     "harpg": harpg,
@@ -106,6 +107,7 @@ __all__ = [
     "adabelief",
     "adahessian",
     "adam",
+    "adaptive_pg_som",
     "assemble",
     "cubic_newton",
     "ggt",

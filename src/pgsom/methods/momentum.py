@@ -35,7 +35,7 @@ def hapg(
 
 
 def sharp(
-    learning_rate: float = 0.1,
+    learning_rate: float = 0.2,
     *,
     curvature: str | Estimator = "causal",
     fresh: float = 1.0,
@@ -58,7 +58,7 @@ def harpg(
     learning_rate: float = 0.0005,
     *,
     curvature: str | Estimator = "causal",
-    fresh: float = 0.5,
+    fresh: float = 0.7,
     fresh_power: float = 0.0,
     rate_power: float = 0.0,
     common: Common = DEFAULTS,
@@ -72,12 +72,12 @@ def harpg(
 
 
 def n_harpg(
-    learning_rate: float = 0.1,
+    learning_rate: float = 0.3,
     *,
     curvature: str | Estimator = "causal",
     fresh: float = 2.0,
     fresh_power: float = 1.0,
-    rate_power: float = 1.0,
+    rate_power: float = 0.6666666666666666,
     common: Common = DEFAULTS,
 ) -> Method:
     """N-HARPG: HARPG with steps of a length that does not depend on the gradient's.
@@ -91,7 +91,7 @@ def n_harpg(
 def storm_pg(
     learning_rate: float = 0.0005,
     *,
-    fresh: float = 0.5,
+    fresh: float = 0.7,
     largest_ratio: float = INFINITE,
     normalised: bool = False,
     common: Common = DEFAULTS,
@@ -107,7 +107,7 @@ def storm_pg(
 def page_pg(
     learning_rate: float = 0.0005,
     *,
-    fresh: float = 0.3,
+    fresh: float = 0.7,
     largest_ratio: float = INFINITE,
     normalised: bool = False,
     common: Common = DEFAULTS,
@@ -121,10 +121,10 @@ def page_pg(
 
 
 def is_mbpg(
-    learning_rate: float = 0.1,
+    learning_rate: float = 0.2,
     *,
     offset: float = 1.0,
-    fresh_factor: float = 3000.0,
+    fresh_factor: float = 10000.0,
     largest_ratio: float = INFINITE,
     common: Common = DEFAULTS,
 ) -> Method:
@@ -137,11 +137,11 @@ def is_mbpg(
 
 
 def ha_mbpg(
-    learning_rate: float = 0.1,
+    learning_rate: float = 0.2,
     *,
     curvature: str | Estimator = "causal",
     offset: float = 1.0,
-    fresh_factor: float = 3000.0,
+    fresh_factor: float = 10000.0,
     largest_ratio: float = INFINITE,
     common: Common = DEFAULTS,
 ) -> Method:
@@ -158,7 +158,7 @@ def sgdhess(
     learning_rate: float = 0.0005,
     *,
     curvature: str | Estimator = "causal",
-    fresh: float = 0.5,
+    fresh: float = 0.7,
     largest_estimate: float = INFINITE,
     normalised: bool = False,
     common: Common = DEFAULTS,
@@ -172,11 +172,11 @@ def sgdhess(
 
 
 def n_pg_igt(
-    learning_rate: float = 0.1,
+    learning_rate: float = 0.05,
     *,
     fresh: float = 1.0,
     fresh_power: float = 0.8,
-    rate_power: float = 1.0,
+    rate_power: float = 0.0,
     common: Common = DEFAULTS,
 ) -> Method:
     """N-PG-IGT: normalised steps along momentum whose gradients are asked beyond the iterate.

@@ -11,10 +11,10 @@ from pgsom.updates.step_length import StepLength
 def hessian_free(
     *,
     curvature: str | Estimator = "gauss-newton",
-    damping: float = 1.0,
+    damping: float = 10.0,
     cg_steps: int = 10,
     tolerance: float = 1e-3,
-    kl_radius: float = 0.01,
+    kl_radius: float = 0.003,
     common: Common = DEFAULTS,
 ) -> Method:
     """Hessian-free Newton: conjugate gradients on a damped curvature, whose damping follows how well it predicts.
@@ -32,7 +32,7 @@ def cubic_newton(
     learning_rate: float = 1.0,
     *,
     curvature: str | Estimator = "causal",
-    regularisation: float = 1000.0,
+    regularisation: float = 100000.0,
     lanczos_steps: int = 5,
     common: Common = DEFAULTS,
 ) -> Method:
@@ -49,7 +49,7 @@ def cubic_newton(
 def natural_actor_critic(
     learning_rate: float = 1.0,
     *,
-    damping: float = 0.01,
+    damping: float = 0.1,
     cg_steps: int = 10,
     tolerance: float = 1e-5,
     step_length: StepLength = "kl",

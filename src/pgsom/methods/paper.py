@@ -3,6 +3,7 @@
 from pgsom.curvature import Estimator
 from pgsom.methods.method import DEFAULTS, INFINITE, Common, Method, assemble
 from pgsom.updates import Ascent, som
+from pgsom.updates.adaptive_som import adaptive_som
 from pgsom.updates.som import Shape
 from pgsom.updates.step_length import StepLength
 
@@ -91,3 +92,43 @@ def pg_som(
         refresh=refresh,
     )
     return assemble("pg-som", rule, learning_rate, common)
+
+
+def adaptive_pg_som(
+    learning_rate: float = 1.0,
+    *,
+    curvature: str | Estimator = "gauss-newton",
+    probes: int = 0,
+    shape: Shape = "absolute",
+    exponent: float = 1.0,
+    damping: float = 0.1,
+    trust_cap: float = INFINITE,
+    step_length: StepLength = "kl",
+    kl_radius: float = 0.005,
+    beta1: float = 0.9,
+    beta2: float = 0.9,
+    refresh: int = 1,
+    tracking: float = 0.3,
+    common: Common = DEFAULTS,
+) -> Method:
+    """PG-SOM with adaptive momentum: long while gradients are noise, short while they move.
+
+    e = ĝ − g,  E ← (1 − φ) E + φ e,  M ← (1 − φ) M + φ ‖e‖,  α = max(1 − β₁, ‖E‖/M),
+    g ← (1 − α) g + α ĝ,  h ← β₂ h + (1 − β₂) ĥ,  θ ← θ + η g / P(h̄).
+
+    The paper names momentum that adapts to the training as future work; this is ours. β₁ is the longest memory.
+    """
+    rule = som(
+        curvature,
+        probes=probes,
+        shape=shape,
+        exponent=exponent,
+        damping=damping,
+        trust_cap=trust_cap,
+        step_length=step_length,
+        kl_radius=kl_radius,
+        beta1=beta1,
+        beta2=beta2,
+        refresh=refresh,
+    )
+    return assemble("adaptive-pg-som", adaptive_som(rule, tracking), learning_rate, common)

@@ -110,7 +110,7 @@ def _parsed(content: bytes) -> Holder | None:
     try:
         found = json.loads(content)
         return Holder(int(found["pid"]), str(found["host"]), str(found["since"]), str(found["born"]))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None
 
 

@@ -77,8 +77,8 @@ def minimise_tridiagonal(T: Tridiagonal, size: Array, rho: Array) -> Array:
     along = y @ u
     # The nearer of the two points y + τ u of that length.
     root = jnp.sqrt(jnp.square(along) + jnp.maximum(missing, 0))
-    tau = missing / _away_from_zero(along + jnp.where(along < 0, -root, root))
     hard = missing > jnp.sqrt(_precision(size).eps) * jnp.square(length)
+    tau = missing / jnp.where(hard, along + jnp.where(along < 0, -root, root), 1)
     return y + jnp.where(hard, tau, 0) * u
 
 
@@ -91,7 +91,7 @@ def solve(T: Tridiagonal, shift: Array, right: Array) -> tuple[Array, Array]:
         pivot, reduced = carry
         own, coupling, b = row
         factor = coupling / pivot
-        pivot = _away_from_zero(own - factor * coupling)
+        pivot = _away_from_zero(own - factor * coupling, jnp.abs(own) + jnp.abs(factor * coupling))
         reduced = b - factor * reduced
         return (pivot, reduced), jnp.stack([pivot, reduced])
 
@@ -143,10 +143,14 @@ def _precision(x: Array) -> Any:
 
 
 def _unit(x: Array) -> Array:
+    """x/‖x‖, 0 for 0, also where the squares would overflow."""
+    largest = jnp.max(jnp.abs(x))
+    x = x / jnp.where(largest > 0, largest, 1)
     length = jnp.linalg.norm(x)
     return x / jnp.where(length > 0, length, 1)
 
 
-def _away_from_zero(pivot: Array) -> Array:
-    tiny = _precision(pivot).tiny
-    return jnp.where(jnp.abs(pivot) < tiny, tiny, pivot)
+def _away_from_zero(pivot: Array, scale: Array) -> Array:
+    """A pivot that is rounding, or 0, as small as it may be without overflow in what is divided by it."""
+    least = _precision(pivot).eps * scale + jnp.sqrt(_precision(pivot).tiny)
+    return jnp.where(jnp.abs(pivot) < least, jnp.where(pivot < 0, -least, least), pivot)

@@ -12,7 +12,7 @@ from pgsom.curvature import Estimator, make_estimator
 from pgsom.objective import LocalObjective
 from pgsom.updates.conjugate_gradient import Solution, conjugate_gradient
 from pgsom.updates.step_length import scale_to_kl
-from pgsom.updates.update_rule import Info, describe, inner, norm
+from pgsom.updates.update_rule import Info, describe, inner
 
 Tree = Any
 GROWTH, POOR, GOOD = 1.5, 0.25, 0.75
@@ -64,7 +64,9 @@ class HessianFree:
         gain = self._gain(objective, jax.tree.map(jnp.add, params, step))
         kept = gain > 0
         direction = jax.tree.map(lambda s: jnp.where(kept, 1, 0) * s, step)
-        seen = norm(gradient) > 0
+        # Where returns differ by rounding only, gain and prediction are rounding too and say nothing about the damping.
+        rounding = 10 * jnp.finfo(gain.dtype).eps * jnp.sum(jnp.abs(objective.score_weight))  # type: ignore[no-untyped-call]
+        seen = predicted > rounding
         damping = jnp.where(seen, self._adapted(state.damping, gain, predicted), state.damping)
         return direction, HessianFreeState(damping), describe(gradient, direction, declined=seen & ~kept)
 

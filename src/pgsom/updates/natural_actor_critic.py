@@ -66,7 +66,7 @@ class NaturalActorCritic:
 
 def natural_actor_critic(
     *,
-    damping: float = 0.01,
+    damping: float = 0.1,
     cg_steps: int = 10,
     tolerance: float = 1e-5,
     step_length: StepLength = "kl",
