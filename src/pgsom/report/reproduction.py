@@ -18,7 +18,8 @@ diagonal, proposes a Runge-Kutta policy gradient beside it, and compares both wi
 says what of it holds. `make reproduction` writes it from the results of `{command}`; no number is typed by hand.
 
 The paper leaves its network, discount, baseline, evaluation and momentum factors open, so there is no single
-experiment to repeat. We ran three, each a short file of settings in which every number has its source:
+experiment to repeat. There are three here, each a short file of settings in which every number has its source. This
+page has the results of:
 
 {protocols}
 """
