@@ -176,6 +176,18 @@ def test_sample_efficiency() -> None:
     assert comparison_claims.efficiency_claim(studies(names=("as-run",))).verdict == UNTESTABLE
 
 
+@pytest.mark.parametrize(
+    ("critic", "verdict"), [(250, REPRODUCED), (450, NOT_REPRODUCED), (333, UNDECIDED)], ids=["true", "false", "open"]
+)
+def test_a_learned_critic(critic: float, verdict: str) -> None:
+    """0.9 of its score is still competing; without one the best has 300."""
+    curves = {("reinforce", "critic"): curve(critic, noise=20), ("hessian", "critic"): curve(200)}
+    claim = comparison_claims.critic_claim(studies(curves, ("corrected",), noise=20))
+    assert claim.verdict == verdict
+    if critic != 250:
+        assert claim.number.value == pytest.approx(300 / critic)
+
+
 def exact(**changes: object) -> Exact:
     signs = {"raw": 0.5, "absolute": 1.0}
     base = {"lemma": 1e-15, "appendix": 0.03, "score": 1e-15, "bias": 1e-15, "z": 2.0, "negative": 0.4}
