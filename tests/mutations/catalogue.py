@@ -372,6 +372,8 @@ MUTATIONS = (
         "place = (jnp.where(over, now.member, shape[0]), now.episode)",
         "place = (jnp.where(over, now.member, shape[0]), now.episode + 1)",
         "tests/paper/test_study.py -k lanes_play",
+    ),
+    Mutation(
         "a file of a run read whatever its checksum",
         "runs/files.py",
         "if not digest(content).startswith(expected):",
