@@ -9,7 +9,7 @@ from pgsom.experiments.resampling import Resampled, first_reaches, mean_score, s
 from pgsom.experiments.study import Study
 from pgsom.experiments.variants import CRITIC, CRITICISED
 from pgsom.experiments.verdicts import (
-    UNTESTABLE,
+    UNDECIDED,
     Claim,
     Finding,
     Number,
@@ -85,7 +85,7 @@ def critic_claim(studies: Mapping[str, Study]) -> Claim:
 def _needs_corrected(name: str, text: str) -> Claim:
     nothing = Number(float("nan"), float("nan"), float("nan"))
     why = f"It is tested in the protocol {PROTOCOL}, which was not run."
-    found = Finding(PROTOCOL, "not run", nothing, "", UNTESTABLE, why)
+    found = Finding(PROTOCOL, "not run", nothing, "", UNDECIDED, why)
     return conclude(name, text, [found], [found])
 
 
