@@ -6,7 +6,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help test lint browser learn results theory tuning mutants fuzz bench peers paper reproduction requirements clean .venv
+.PHONY: help test lint browser faults learn results theory tuning mutants fuzz bench peers paper reproduction requirements clean .venv
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z.]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -27,6 +27,9 @@ browser:  ## Chromium and its driver, by apt, if they are missing and may be ins
 		|| echo "no Chromium with its driver: the tests of report pages in a browser will not be run"
 
 APT := DEBIAN_FRONTEND=noninteractive timeout 240 apt-get -o Acquire::Retries=1 -o Acquire::http::Timeout=20
+
+faults: .venv/package  ## kill, damage, crowd and starve runs: 50 kills, 600 damages, ten minutes of memory (slow)
+	XLA_FLAGS= $(BIN)/python -m tests.faults
 
 learn: .venv/package  ## the learning tests (slow)
 	XLA_FLAGS= $(BIN)/pytest -n 2 -m slow

@@ -25,7 +25,8 @@ and no copy of it. The truth comes from elsewhere: J by a recursion over states,
 float64. The policy is π(a|s) ∝ exp θ[s, a].
 
 This page is written by `make theory`. Its numbers are exact but for the z-scores, which are of episodes really played
-(with a fixed seed).
+(with a fixed seed), and for estimators that draw numbers of their own (fisher-sampled, gauss-newton-bartlett): those
+are asked eight times about each trajectory. A Hutchinson probe's variance is known.
 
 ## What is checked
 

@@ -22,6 +22,8 @@ class Ratio(NamedTuple):
 class Timing(NamedTuple):
     seconds: float
     ratio: Ratio
+    least: float
+    """The least time over the reference's least: what is left of the ratio on a machine with other work to do."""
 
 
 def side_by_side(contestants: dict[str, Callable[[], Any]], reference: str, rounds: int = 31) -> dict[str, Timing]:
@@ -35,7 +37,10 @@ def side_by_side(contestants: dict[str, Callable[[], Any]], reference: str, roun
             started = time.perf_counter()
             jax.block_until_ready(call())
             times[name].append(time.perf_counter() - started)
-    return {name: Timing(statistics.median(own), ratio_of(own, times[reference])) for name, own in times.items()}
+    return {
+        name: Timing(statistics.median(own), ratio_of(own, times[reference]), min(own) / min(times[reference]))
+        for name, own in times.items()
+    }
 
 
 def ratio_of(numerators: list[float], denominators: list[float]) -> Ratio:

@@ -10,7 +10,8 @@ resumed run plays what an uninterrupted one would have played. Of segments this 
 the episodes that they find.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -34,19 +35,13 @@ COPIES_OF_SCORE = 8
 """Episodes of a member that are scored side by side."""
 
 
-@partial(jax.jit, static_argnames=("policy", "copies", "deterministic"))
-def act_program(
-    policy: Policy,
-    params: Tree,
-    key_data: Array,
-    t: Array,
-    observation: Array,
-    seen: Moments | None,
-    *,
-    copies: int,
-    deterministic: bool = False,
-) -> tuple[Array, Array, Array]:
-    """For each copy [member · copy] what is drawn, the outputs it is drawn from, and what the environment is given."""
+@functools.lru_cache(maxsize=64)
+def act_program(policy: Policy, copies: int, deterministic: bool = False) -> Callable[..., tuple[Array, Array, Array]]:
+    """What every copy does at time t: (parameters, key data, t, observation, statistics) → three arrays.
+
+    They are, for each copy [member · copy], what is drawn, the outputs it is drawn from, and what the environment is
+    given. It is called for every step, so what never changes is bound and not looked at again.
+    """
 
     def of_copy(params: Tree, key: Array, observation: Array) -> tuple[Array, Array, Array]:
         outputs = policy.outputs(params, observation)
@@ -54,13 +49,17 @@ def act_program(
         action = head.mode(outputs) if deterministic else head.sample(key, outputs)
         return action, outputs, head.executed(action)
 
-    def of_member(params: Tree, data: Array, observation: Array, seen: Moments | None) -> tuple[Array, Array, Array]:
-        keys = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(data), t), copies)
-        return jax.vmap(partial(of_copy, params))(keys, standardise(seen, observation))
+    def act(params: Tree, key_data: Array, t: Any, observation: Any, seen: Moments | None) -> Any:
+        def of_member(params: Tree, data: Array, observation: Array, seen: Moments | None) -> Any:
+            keys = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(data), t), copies)
+            return jax.vmap(partial(of_copy, params))(keys, standardise(seen, observation))
 
-    members = key_data.shape[0]
-    acted = jax.vmap(of_member)(params, key_data, observation.reshape(members, copies, *observation.shape[1:]), seen)
-    return jax.tree.map(lambda x: x.reshape(members * copies, *x.shape[2:]), acted)
+        members = key_data.shape[0]
+        by_member = observation.reshape(members, copies, *observation.shape[1:])
+        acted = jax.vmap(of_member)(params, key_data, by_member, seen)
+        return jax.tree.map(lambda x: x.reshape(members * copies, *x.shape[2:]), acted)
+
+    return jax.jit(act)
 
 
 @partial(jax.jit, static_argnames="copies")
@@ -138,11 +137,10 @@ class HostPlayer:
     def segments(self, keys: Array, params: Tree, seen: Moments | None, steps: int) -> Segments:
         """`steps` calls of each copy; in the autoreset mode NEXT_STEP some only begin an episode."""
         key_data, record = jax.random.key_data(keys), _Record(steps, self.members)
+        act = act_program(self.policy, self.copies)
         observation, time, total = self._standing or self._begun(keys)
         for t in range(steps):
-            action, outputs, executed = act_program(
-                self.policy, params, key_data, np.int32(t), observation, seen, copies=self.copies
-            )
+            action, outputs, executed = act(params, key_data, np.int32(t), observation, seen)
             step = self._open.step(np.asarray(executed))
             total = total + step.reward
             row = {"observation": observation, "action": np.asarray(action), "outputs": np.asarray(outputs)}
@@ -170,7 +168,7 @@ class HostPlayer:
         """A batch of the right shapes in which nothing happened; `steps` 0 for whole episodes."""
         observation = np.zeros((self._open.count, *self.environment.observation.shape), self._open.dtype)
         data = jax.random.key_data(keys)
-        action, outputs, _ = act_program(self.policy, params, data, np.int32(0), observation, seen, copies=self.copies)
+        action, outputs, _ = act_program(self.policy, self.copies)(params, data, np.int32(0), observation, seen)
         rows = steps or padded_length(self.environment.horizon)
         shape, dtype = (self.members, self.copies), jnp.zeros((), float).dtype
 
@@ -219,7 +217,7 @@ class HostPlayer:
     ) -> _Episodes:
         """Step all copies until the last has ended its episode."""
         key_data = jax.random.key_data(keys)
-        act = partial(act_program, copies=self.copies, deterministic=deterministic)
+        act = act_program(self.policy, self.copies, deterministic)
         observation = self._reset(keys)
         count, horizon = self._open.count, self.environment.horizon
         nobody = np.zeros(count, bool)
@@ -227,7 +225,7 @@ class HostPlayer:
         alive = ~nobody
         while alive.any() and ended.steps < horizon:
             t = np.int32(ended.steps)
-            action, outputs, executed = act(self.policy, params, key_data, t, observation, seen)
+            action, outputs, executed = act(params, key_data, t, observation, seen)
             step = self._open.step(np.asarray(executed), ~alive)
             if record is not None:
                 row = {"observation": observation, "action": np.asarray(action), "outputs": np.asarray(outputs)}

@@ -309,7 +309,7 @@ def test_any_rule_runs_under_any_scheme_with_either_stage_data(name: str) -> Non
 def assert_promises(rule: UpdateRule, name: str) -> None:
     """Of one update from a fresh state: jit or not, the same; no advantage, no step; NaN is seen; all one program."""
     key, params = jax.random.key(0), random_params(POLICY)
-    rollout = _collect(ENVIRONMENT, POLICY, params, key, 4)
+    rollout = _collect(ENVIRONMENT, POLICY, params, key, 16)
     objective = _observe(with_numbers(make_method("reinforce")).weighting, (), POLICY, params, rollout, key)
 
     def update_with(weights: Any, update: Any = _update) -> tuple[Any, Any, Info]:

@@ -12,11 +12,11 @@ from jax.flatten_util import ravel_pytree
 import pgsom
 from pgsom.baselines import LeaveOneOutBaseline
 from pgsom.curvature import CausalHessian, Fisher, dense
-from pgsom.environments import exact_gradient, exact_hessian, exact_return, softmax_policy, three_state
+from pgsom.environments import three_state
 from pgsom.environments.registry import make
 from pgsom.experiments.diagnosis import Diagnosis, Effort, clarity, curvature_of, diagnose_at, spectrum
 from pgsom.experiments.lanczos import lanczos
-from pgsom.experiments.listing import list_trajectories
+from pgsom.experiments.listing import list_trajectories, truth_of
 from pgsom.experiments.moments import moments_of
 from pgsom.experiments.problems import Problem
 from pgsom.methods import Common, Method, assemble, make_method
@@ -95,25 +95,22 @@ def test_signal_and_noise_are_those_of_all_trajectories(found: Diagnosis) -> Non
 
 def test_negative_entries_are_those_of_the_exact_diagonal(found: Diagnosis) -> None:
     with jax.enable_x64(True):
-        hessian = exact_hessian(three_state(), softmax_policy, jnp.asarray(THETA)).reshape(6, 6)
-    assert found.negative_of_mean == (np.diag(hessian) < 0).mean()
+        truth = truth_of(Problem("three", three_state(), THETA))
+    assert found.negative_of_mean == (truth.hessian_diagonal < 0).mean()
     assert 0.3 < found.negative < 0.7
 
 
 def test_alignment_and_improvement_are_the_exact_ones(found: Diagnosis) -> None:
     with jax.enable_x64(True):
-        mdp, theta = three_state(), jnp.asarray(THETA)
-        J = [float(exact_return(mdp, softmax_policy(theta + t * STEP))) for t in (0.0, 1.0)]
-        g = np.asarray(exact_gradient(mdp, softmax_policy, theta)).ravel()
-        H = np.asarray(exact_hessian(mdp, softmax_policy, theta)).reshape(6, 6)
-    step = STEP.ravel()
+        here, there = (truth_of(Problem("three", three_state(), theta)) for theta in (THETA, THETA + STEP))
+    g, H, step = here.gradient.ravel(), here.hessian, STEP.ravel()
     assert found.step_norm == pytest.approx(np.linalg.norm(step))
     assert found.alignment == pytest.approx(g @ step / np.linalg.norm(g) / np.linalg.norm(step), abs=0.1)
     # Along a given direction 4,000 episodes tell the gradient to a few thousandths.
     assert found.predicted == pytest.approx(g @ step, abs=0.04)
     assert found.predicted_second - found.predicted == pytest.approx(0.5 * step @ H @ step, abs=0.04)
-    assert found.actual == pytest.approx(J[1] - J[0], abs=4 * found.actual_error)
-    assert found.actual_error < 0.02 < abs(J[1] - J[0])
+    assert found.actual == pytest.approx(there.value - here.value, abs=4 * found.actual_error)
+    assert found.actual_error < 0.02 < abs(there.value - here.value)
 
 
 def test_the_spectrum_is_that_of_the_dense_matrix() -> None:

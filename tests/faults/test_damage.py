@@ -37,7 +37,8 @@ def test_damage_is_said_or_mended(run: Path, whole: pgsom.Result, tmp_path: Path
     """A few of the cases; ``make faults`` has all."""
     everything = list(cases(run))
     assert len(everything) >= 300 and len({case.file for case in everything}) >= 8
-    chosen = everything[:: len(HARMS) // 2 - 1]
+    deleted = [case for case in everything if case.what == "deleted"]
+    chosen = [*deleted, *everything[:: len(HARMS) // 2 - 1]]
     for case in chosen:
         said = outcome(run, tmp_path / "work", case, whole)
         assert "WRONG" not in said, f"{case.file}, {case.what}: {said}"

@@ -217,6 +217,16 @@ def toml_of(table: dict[str, Any]) -> bytes:
         return b""
 
 
+def test_every_byte_of_a_compressed_file(tmp_path: Path) -> None:
+    """One at a time: in the compressed numbers, their checksums, the table of contents."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **problem())
+    file, whole = tmp_path / "mdp.npz", buffer.getvalue()
+    for place in range(2, len(whole), 1 if EXAMPLES > 100 else 7):
+        file.write_bytes(spoilt(whole, [(place, 1, bytes([whole[place] ^ 0x55]))]))
+        refused_in_one_line(lambda: read_problem(file))
+
+
 def test_what_is_fuzzed_is_right_to_begin_with(tmp_path: Path) -> None:
     """Else everything would be refused for the same reason."""
     (tmp_path / "mdp.json").write_text(json.dumps(problem()))

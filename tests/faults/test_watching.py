@@ -154,12 +154,16 @@ def test_a_run_is_shown(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert line.isprintable()
 
 
-def test_a_page_of_unfinished_runs_escapes_what_they_are_called(shelf: Path, tmp_path: Path) -> None:
+def test_a_page_of_unfinished_runs_escapes_what_they_are_called(
+    shelf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     odd = tmp_path / "<script>alert(1)</script>"
     shutil.copytree(shelf / "stopped", odd)
     page = tmp_path / "page.html"
-    assert main(["report", str(shelf / "stopped"), str(odd), "--out", str(page)]) == 0
-    assert "<script>alert" not in page.read_text()
+    printed = spoken(capsys, "report", str(shelf / "stopped"), str(odd), "--out", str(page), "--json")
+    assert json.loads(printed) == {"out": str(page), "runs": [str(shelf / "stopped"), str(odd)]}
+    text = page.read_text()
+    assert "<script>alert" not in text and f" of {UPDATES} updates so far." in text
 
 
 def test_a_run_that_goes_on_is_running(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

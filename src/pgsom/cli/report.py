@@ -1,18 +1,20 @@
 """``pgsom report``: the interactive page of saved runs."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from pgsom.checks import InputError, wrong
+from pgsom.checks import InputError, printable, wrong
 from pgsom.cli.arguments import FLAG, PATH, Option, help_text, read_arguments
 from pgsom.cli.settings import FINISHED
 
 OPTIONS = (
     Option("out", PATH, "the file to write", "report.html"),
+    Option("json", FLAG, "print one JSON object, where the page is and of what, and nothing else"),
     Option("debug", FLAG, "show the traceback of a failure"),
     Option("help", FLAG, "this text", spelled=("--help", "-h")),
 )
-USAGE = "pgsom report RUN… [--out FILE]"
+USAGE = "pgsom report RUN… [--out FILE] [--json]"
 SUMMARY = (
     "One self-contained page of one or more saved runs: results, learning curves, diagnostics, settings, versions.\n"
     "It needs no network; hover over a curve, click a name to hide it, switch the horizontal axis."
@@ -34,7 +36,10 @@ def run(arguments: Sequence[str]) -> int:
     from pgsom.report.runs_page import runs_page
 
     runs_page(folders).write(out)
-    print(f"the page is in {out}")
+    if given.get("json"):
+        print(json.dumps({"out": str(out), "runs": [str(folder) for folder in folders]}))
+    else:
+        print(printable(f"the page is in {out}"))
     return 0
 
 

@@ -5,9 +5,12 @@ allocated before the claim and the bytes agree.
 """
 
 import json
+import lzma
 import math
 import re
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +26,7 @@ REQUIRED = ("P", "R", "rho", "gamma", "horizon", "theta")
 KNOWN = (*REQUIRED, "terminal")
 CALLED = {"transition": "P", "reward": "R", "start": "rho", "discount": "gamma"}
 """What `FiniteMDP` calls them, and what a file does."""
-LARGEST_FILE = 64 * 2**20
+LARGEST_FILE = 8 * 2**20
 MOST_PARAMETERS = 256
 """S · A; matrices of its square are made."""
 MOST_TRAJECTORIES = 200_000
@@ -104,6 +107,13 @@ def _problem_of(name: str, fields: Mapping[str, Any]) -> Problem:
     return Problem(name, mdp, theta)
 
 
+UNREADABLE = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError),
+    *(NotImplementedError, RuntimeError, ValueError, SyntaxError, TypeError, OverflowError),
+)
+"""What zipfile and NumPy raise for files that are not what they claim to be."""
+
+
 def _read_json(file: Path) -> dict[str, Any]:
     try:
         fields = json.loads(_content_of(file).decode("utf-8"))
@@ -120,7 +130,7 @@ def _read_npz(file: Path) -> dict[str, Any]:
             names = [info.filename.removesuffix(".npy") for info in archive.infolist()]
             check_known("key", names, KNOWN)
             return {name: _member(archive, info) for name, info in zip(names, archive.infolist(), strict=True)}
-    except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+    except UNREADABLE as error:
         if isinstance(error, InputError):
             raise
         raise InputError("not a whole .npz file, as numpy.savez writes it") from None

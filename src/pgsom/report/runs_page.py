@@ -51,7 +51,7 @@ def runs_page(folders: Sequence[Path]) -> Page:
     environments = list(dict.fromkeys(run.result.settings.environment for run in runs))
     grouped = [[run for run in runs if run.result.settings.environment == name] for name in environments]
     sections = [
-        Section("Results", "results", [_overview(runs), *_each(_finals, grouped)]),
+        Section("Results", "results", [_overview(runs), *_remarks(runs), *_each(_finals, grouped)]),
         Section("Learning curves", "curves", _each(_returns, grouped)),
         Section("Diagnostics", "diagnostics", _each(_diagnostics, grouped)),
         *_diagnosed(runs),
@@ -118,6 +118,17 @@ def _overview(runs: Sequence[Run]) -> Table:
         rows,
         "llrlrrrrr",
     )
+
+
+def _remarks(runs: Sequence[Run]) -> list[Block]:
+    """What a reader of the numbers should know: how far a run is, what was left out, what happened."""
+    said = []
+    for label, result in ((run.label, run.result) for run in runs):
+        planned = result.settings.updates
+        if result.updates < planned and not any(note.startswith("ended after") for note in result.notes):
+            said.append(f"{label}: {result.updates:,} of {planned:,} updates so far.")
+        said += [f"{label}: {sentence}." for sentence in (*result.warnings, *result.notes)]
+    return [Text(sentence) for sentence in said]
 
 
 def _finals(runs: Sequence[Run]) -> list[Block]:

@@ -8,9 +8,10 @@ import contextlib
 import hashlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
-from pgsom.checks import InputError
+from pgsom.checks import InputError, RunError
 
 SUMS = "SHA256SUMS"
 UNFINISHED = ".part"
@@ -40,6 +41,20 @@ def write(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+@contextlib.contextmanager
+def disk(run: Path) -> Iterator[None]:
+    """What the disk refuses is said in a line. Only around what writes: other people's errors stay theirs."""
+    try:
+        yield
+    except OSError as error:
+        raise refused(run, error) from None
+
+
+def refused(run: Path, error: OSError) -> RunError:
+    """The run cannot be written, for instance as the disk is full."""
+    return RunError(f"{run} cannot be written ({error.strerror or error}); pgsom resume {run} carries on")
 
 
 def sync(folder: Path) -> None:
@@ -111,7 +126,10 @@ def read_sums(run: Path) -> dict[str, str]:
 
 def read_listed(run: Path, name: str, *, largest: int = LARGEST) -> bytes:
     """The content of a file with a fixed name, which must agree with its checksum where one is listed."""
+    sums = read_sums(run)
+    if name in sums and not (run / name).exists():
+        raise DamageError(f"{run / name}: missing, and listed in {SUMS}")
     content = read(run / name, largest=largest)
-    if digest(content) != read_sums(run).get(name, digest(content)):
+    if digest(content) != sums.get(name, digest(content)):
         raise DamageError(f"{run / name}: damaged or changed since it was written ({SUMS} has another checksum)")
     return content

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pgsom.checks import RunError
 from pgsom.runs.checkpoint import Checkpoint, prune, write_checkpoint
 from pgsom.runs.driver import Carried, Chunk, Stand
+from pgsom.runs.files import refused
 from pgsom.runs.folder import Keeping
 from pgsom.runs.rows import join_neighbours, write_rows
 from pgsom.training import Metrics
@@ -49,7 +50,7 @@ class Recorder:
         self._settings, self._compile_seconds, self._scores = settings, compile_seconds, scores
         self._first = 0
         self._pending: list[Metrics] = []
-        self._returns: list[float] = []
+        self._returns: list[Any] = []
         self._last: tuple[Chunk, Carried] | None = None
         self._last_rows = self._last_checkpoint = time.monotonic()
         self._jobs: queue.Queue[_Job | None] = queue.Queue(maxsize=2)
@@ -65,7 +66,7 @@ class Recorder:
             if not self._pending:
                 self._first = chunk.first
             self._pending.append(chunk.rows)
-            self._returns.append(_mean(chunk.rows.episode_return))
+            self._returns.append(np.ravel(chunk.rows.episode_return))
             self._last = chunk, dict(self._carried())
             now, every = time.monotonic(), self._keeping.updates
             # By the clock only when the disk has kept up; by updates in any case.
@@ -94,7 +95,7 @@ class Recorder:
         return self._first, Metrics._make(np.concatenate(parts, axis=1) for parts in zip(*rows, strict=True))
 
     def _checkpoint(self, chunk: Chunk, carried: Carried) -> Checkpoint:
-        score, self._returns = _mean(np.asarray(self._returns)), []
+        score, self._returns = _mean(np.concatenate(self._returns)), []
         self._last_checkpoint = time.monotonic()
         stand = Stand(chunk.state, chunk.last, chunk.seconds)
         return Checkpoint(stand, carried, score, self._compile_seconds, self._settings)
@@ -120,14 +121,12 @@ class Recorder:
 
     def _check(self) -> None:
         if isinstance(self._error, OSError):
-            why = self._error.strerror or str(self._error)
-            raise RunError(f"{self._run} cannot be written ({why}); pgsom resume {self._run} carries on") from None
+            raise refused(self._run, self._error)
         if self._error is not None:
             raise self._error
 
 
-def _mean(values: Any) -> float:
+def _mean(values: NDArray[np.floating]) -> float:
     """Of what is finite; less than anything if nothing is."""
-    found = np.asarray(values)
-    finite = found[np.isfinite(found)]
+    finite = values[np.isfinite(values)]
     return float(finite.mean()) if finite.size else LEAST_SCORE

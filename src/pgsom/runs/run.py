@@ -15,6 +15,7 @@ from pgsom.methods import Method, make_method
 from pgsom.policies import Policy, make_policy
 from pgsom.policies.policy import policy_options
 from pgsom.runs.driver import CAPACITY, Memory, Stand, drive, engine_for
+from pgsom.runs.files import disk
 from pgsom.runs.folder import Keeping, differences, is_run, read_settings, settings_text, standing, write_settings
 from pgsom.runs.loggers import Logger
 from pgsom.runs.plan import (
@@ -270,7 +271,8 @@ def _carry_on(
     changed = differences(written)
     notes = (*_earlier_notes(run), *([f"carried on with {', '.join(changed)}"] if changed else []))
     text = settings_text(settings, keeping)
-    write_settings(run, text)
+    with disk(run):
+        write_settings(run, text)
     return go_on(run, plan, settings, keeping, text=text, watch=watch, notes=notes, recorders=recorders)
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import jax
 
-from pgsom.checks import InputError, RunError, wrong
+from pgsom.checks import InputError, wrong
 from pgsom.runs import folder as folders
 from pgsom.runs import store
 from pgsom.runs.checkpoint import Checkpoint, Entry, entries, read_checkpoint
 from pgsom.runs.driver import Engine, Stand, drive, engine_for
-from pgsom.runs.files import DamageError, inner_folder, sweep_up
+from pgsom.runs.files import DamageError, disk, inner_folder, sweep_up
 from pgsom.runs.folder import Keeping
 from pgsom.runs.lock import Lock
 from pgsom.runs.plan import Plan, Settings
@@ -46,14 +46,14 @@ def held(run: Path) -> Iterator[Lock]:
 
 def begin(run: Path, plan: Plan, settings: Settings, keeping: Keeping, *, replace: bool) -> str:
     """Write the settings of a new run; the lock is held. Returns them as they were written."""
-    if folders.is_run(run):
-        if not replace:
-            accepted = "a run is there; accepted with resume='auto', with overwrite, or another folder"
-            raise wrong("out", str(run), accepted)
-        store.clear(run)
+    if folders.is_run(run) and not replace:
+        accepted = "a run is there; accepted with resume='auto', with overwrite, or another folder"
+        raise wrong("out", str(run), accepted)
     text = folders.settings_text(settings, keeping)
-    folders.write_settings(run, text)
-    folders.log(run, f"begun: {settings.method} on {settings.environment}, {plan.updates:,} updates")
+    with disk(run):
+        store.clear(run)
+        folders.write_settings(run, text)
+        folders.log(run, f"begun: {settings.method} on {settings.environment}, {plan.updates:,} updates")
     return text
 
 
@@ -69,66 +69,60 @@ def go_on(
     recorders: list[Recorder] | None = None,
 ) -> Result:
     """Train on from the newest checkpoint that is whole; the lock is held."""
-    try:
-        return _go_on(run, plan, settings, keeping, text, watch, notes, recorders)
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise RunError(f"{run} cannot be written ({why}); pgsom resume {run} carries on") from None
-
-
-def _go_on(
-    run: Path,
-    plan: Plan,
-    settings: Settings,
-    keeping: Keeping,
-    text: str,
-    watch: Watch,
-    notes: tuple[str, ...],
-    recorders: list[Recorder] | None,
-) -> Result:
     engine = engine_for(plan)
     try:
         started = time.perf_counter()
         first = engine.start()
-        stand, compiled, scores, happened = _taken_up(run, engine, first, settings, keeping)
-        notes += happened
-        folders.write_summary(run, store.beginning(settings, notes), f"# {settings.method}: training goes on\n")
+        with disk(run):
+            stand, compiled, scores, happened = _taken_up(run, engine, first, settings)
+            notes += happened
+            folders.write_summary(run, store.beginning(settings, notes), f"# {settings.method}: training goes on\n")
         if stand.updates < plan.updates:
             engine.advance(first, 0)
             compiled += time.perf_counter() - started
+        steps = int(stand.state.env_steps.sum())
+        report = Report(plan, watch.callback, updates=stand.updates, env_steps=steps)
+        watching = Watching(watch, plan, settings, report, run)
         recorder = Recorder(
             run, plan.seeds, keeping, engine.carried, settings=text, compile_seconds=compiled, scores=scores
         )
         if recorders is not None:
             recorders.append(recorder)
-        steps = int(stand.state.env_steps.sum())
-        report = Report(plan, watch.callback, updates=stand.updates, env_steps=steps)
-        try:
-            watching = Watching(watch, plan, settings, report, run)
-            sinks, every = [recorder, *watching.loggers], watch.every(keeping.updates)
-            with contextlib.closing(watching):
-                stand = drive(engine, stand, plan.updates, sinks, stop=watching.stop, every=every)
-        except Exception as error:
-            recorder.close()
-            folders.mark_failed(run, f"{type(error).__name__}: {error}")
-            raise
-        finally:
-            # Whatever ended it, what there is is kept.
-            recorder.close()
+        stand = _driven(run, engine, stand, plan, recorder, watching, watch.every(keeping.updates))
     finally:
         engine.close()
-    rows = read_rows(run, len(plan.seeds))
     ready, params = trained(plan.policy, plan.environment.observation, stand.state)
-    parts = (settings, plan.environment, ready, plan.methods[0], params, rows.metrics)
     notes += watching.notes()
-    result = Result(*parts, compiled, stand.seconds, stand.state, notes, tuple(watching.evaluations), watching.reached)
-    store.finish(run, result, store.summary(result))
-    folders.log(run, f"{store.summary(result)['state']} at update {stand.updates:,} of {plan.updates:,}")
+    with disk(run):
+        rows = read_rows(run, len(plan.seeds))
+        parts = (settings, plan.environment, ready, plan.methods[0], params, rows.metrics)
+        spent = (compiled, stand.seconds)
+        result = Result(*parts, *spent, stand.state, notes, tuple(watching.evaluations), watching.reached)
+        said = store.summary(result)
+        store.finish(run, result, said)
+        folders.log(run, f"{said['state']} at update {stand.updates:,} of {plan.updates:,}")
     return result
 
 
+def _driven(
+    run: Path, engine: Engine, stand: Stand, plan: Plan, recorder: Recorder, watching: Watching, every: int | None
+) -> Stand:
+    """`drive`, after which all is on the disk, whatever ended it."""
+    try:
+        sinks = [recorder, *watching.loggers]
+        with contextlib.closing(watching):
+            return drive(engine, stand, plan.updates, sinks, stop=watching.stop, every=every)
+    except Exception as error:
+        recorder.close()
+        with disk(run):
+            folders.mark_failed(run, f"{type(error).__name__}: {error}")
+        raise
+    finally:
+        recorder.close()
+
+
 def _taken_up(
-    run: Path, engine: Engine, first: TrainState, settings: Settings, keeping: Keeping
+    run: Path, engine: Engine, first: TrainState, settings: Settings
 ) -> tuple[Stand, float, dict[str, float], tuple[str, ...]]:
     """Where to go on from, seconds spent compiling before, the scores of checkpoints, and what happened."""
     for folder in (run, inner_folder(run, "checkpoints"), inner_folder(run, METRICS)):
