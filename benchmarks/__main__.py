@@ -8,7 +8,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-QUESTIONS = ("update_cost", "short_episodes", "estimator_cost", "against_pytorch", "host")
+QUESTIONS = ("update_cost", "short_episodes", "estimator_cost", "against_pytorch", "paper_cost", "host")
 RESULTS = Path(__file__).parent / "results.json"
 
 

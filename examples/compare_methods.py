@@ -9,7 +9,6 @@ from pathlib import Path
 import pgsom
 from pgsom.report.figures import save_learning_curve
 
-
 METHODS = ("reinforce", "hessian-pg", "runge-kutta-pg", "pg-som", "adam", "npg")
 
 
