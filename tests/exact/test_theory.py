@@ -179,6 +179,14 @@ def test_a_wrong_declaration_is_found_out(found: Study) -> None:
     assert any(line.startswith("fisher,") and "semi-definite" in line for line in said)
 
 
+def test_rounding_of_large_returns_is_no_contradiction() -> None:
+    """Where every reward is the same and all episodes are as long, ∇J and ∇²J are 0 and the weights are not."""
+    mdp = random_problems(1)[0].mdp
+    assert not mdp.terminal.any()
+    problem = Problem("constant", FiniteMDP(mdp.transition, np.full((3, 2), 1e9), mdp.start, 0.8, 3), small().theta)
+    assert study(problem, episodes=0, estimators=("lemma", "causal")).broken() == []
+
+
 def test_scores_of_a_trajectory_are_the_derivative_of_its_whole_probability() -> None:
     with jax.enable_x64(True):
         listing = list_trajectories(small())

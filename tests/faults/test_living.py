@@ -76,6 +76,18 @@ def test_a_lock_that_says_nonsense_is_no_lock(content: bytes, tmp_path: Path) ->
         pass
 
 
+def test_a_lock_that_cannot_be_signed_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        with pytest.raises(OSError, match="No space left"), Lock(tmp_path):
+            pass
+    with Lock(tmp_path):
+        pass
+
+
 # --- readers -----------------------------------------------------------------------------------------------------
 
 

@@ -52,7 +52,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "hessian-free": {"kl_radius": 0.05},
     "cubic-newton": {"regularisation": 1.0},
     "natural-actor-critic": {"kl_radius": 0.05},
-    "a2c": {"learning_rate": 0.1, "critic_rate": 0.1},
+    "a2c": {"learning_rate": 0.1, "critic_rate": 0.1, "steps": 32},
     "ppo": {"learning_rate": 0.1, "critic_rate": 0.1, "steps": 16},
 }
 LONG_TO_COMPILE = {

@@ -353,6 +353,27 @@ MUTATIONS = (
         f"{NEWTON} -k least_squares",
     ),
     Mutation(
+        "a verdict from the value alone, not from its interval",
+        "experiments/verdicts.py",
+        "REPRODUCED if number.low >= bound",
+        "REPRODUCED if number.value >= bound",
+        "tests/paper/test_verdicts.py -k the_rules",
+    ),
+    Mutation(
+        "finished parts kept without their learning rate",
+        "experiments/store.py",
+        '"rate": cell.rate,',
+        '"rate": None,',
+        "tests/paper/test_study.py -k changes_the_digest",
+    ),
+    Mutation(
+        "a lane's episode counted under the next one's number",
+        "experiments/evaluation.py",
+        "place = (jnp.where(over, now.member, shape[0]), now.episode)",
+        "place = (jnp.where(over, now.member, shape[0]), now.episode + 1)",
+        "tests/paper/test_study.py -k lanes_play",
+    ),
+    Mutation(
         "a file of a run read whatever its checksum",
         "runs/files.py",
         "if not digest(content).startswith(expected):",

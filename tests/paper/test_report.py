@@ -143,8 +143,8 @@ def pretend(monkeypatch: pytest.MonkeyPatch, interrupt_at: int = 0) -> list[int]
         if len(calls) == interrupt_at:
             raise KeyboardInterrupt
         others["report"](1, 2, [100.0] * len(cells))
-        made = [trained(protocol.name, cell.variant, curve(300, seeds=len(cell.seeds))) for cell in cells]
-        return made
+        name = protocol.name.split(",")[0]
+        return [trained(name, cell.variant, curve(300, seeds=len(cell.seeds))) for cell in cells]
 
     monkeypatch.setattr(study_module, "run_block", block)
     monkeypatch.setattr(
@@ -168,6 +168,7 @@ def test_the_command_writes_everything_and_says_it(
         "table1.md",
         "table1.tex",
         "table1.parquet",
+        "table1_linear.csv",
         "claims.json",
         "report.html",
         "reproduction.md",

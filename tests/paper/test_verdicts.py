@@ -173,7 +173,19 @@ def test_sample_efficiency() -> None:
     true = comparison_claims.efficiency_claim(studies(slow | quick))
     assert true.verdict == REPRODUCED and true.number.value > 2.1
     assert comparison_claims.efficiency_claim(studies(slow)).verdict == NOT_REPRODUCED
-    assert comparison_claims.efficiency_claim(studies(names=("as-run",))).verdict == UNTESTABLE
+    assert comparison_claims.efficiency_claim(studies(names=("as-run",))).verdict == UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("critic", "verdict"), [(250, REPRODUCED), (450, NOT_REPRODUCED), (333, UNDECIDED)], ids=["true", "false", "open"]
+)
+def test_a_learned_critic(critic: float, verdict: str) -> None:
+    """0.9 of its score is still competing; without one the best has 300."""
+    curves = {("reinforce", "critic"): curve(critic, noise=20), ("hessian", "critic"): curve(200)}
+    claim = comparison_claims.critic_claim(studies(curves, ("corrected",), noise=20))
+    assert claim.verdict == verdict
+    if critic != 250:
+        assert claim.number.value == pytest.approx(300 / critic)
 
 
 def exact(**changes: object) -> Exact:

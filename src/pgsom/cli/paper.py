@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,6 +39,8 @@ SUMMARY = (
     "all figures, and a verdict on each of the paper's 16 claims. What is finished is kept and not run again."
 )
 INTERRUPTED = 130
+LINEAR_SEEDS = 50
+"""At most, of the careful experiment with the linear policy beside its neural one."""
 
 
 class Found(NamedTuple):
@@ -45,6 +48,8 @@ class Found(NamedTuple):
 
     studies: "dict[str, Study]"
     claims: "list[Claim]"
+    linear: "Study | None"
+    """The careful experiment once more, with a linear policy."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -104,7 +109,7 @@ def _setup(given: dict[str, Any], folder: Path, shown: "Board") -> "Setup":
 def _find(given: dict[str, Any], setup: "Setup", shown: "Board") -> Found:
     """Train what the claims need, measure the rest, and judge."""
     from pgsom.experiments.claims import judge, measure, measurements_for, protocols_for
-    from pgsom.experiments.protocols import read_protocol
+    from pgsom.experiments.protocols import read_protocol, with_linear_policy
     from pgsom.experiments.study import run_study
     from pgsom.experiments.variants import others_of, variants_of
 
@@ -115,13 +120,17 @@ def _find(given: dict[str, Any], setup: "Setup", shown: "Board") -> Found:
     for name in chosen:
         protocol = read_protocol(name)
         studies[name] = run_study(protocol, (*variants_of(protocol), *others_of(protocol)), setup)
+    linear = None
+    if "corrected" in studies and given["claim"] is None:
+        protocol, few = with_linear_policy(studies["corrected"].protocol), min(setup.seeds, LINEAR_SEEDS)
+        linear = run_study(protocol, variants_of(protocol), replace(setup, seeds=few))
     # One protocol alone is about what needs training; all of them, or a claim, are about everything.
     wanted = measurements_for(claims) if given["protocol"] == "all" or given["claim"] else ()
     measured = {}
     for name in wanted:
         shown.begin(f"measuring, {name}", "", ())
         measured[name] = measure(name, setup.parts, fresh=setup.fresh)
-    return Found(studies, judge(claims, studies, measured))
+    return Found(studies, judge(claims, studies, measured), linear)
 
 
 def _write(found: Found, folder: Path, context: "Context", *, only: str | None) -> "list[Row]":
@@ -140,12 +149,15 @@ def _write(found: Found, folder: Path, context: "Context", *, only: str | None) 
         return []
     rows = [row for name, study in found.studies.items() for row in table(name, study.trained)]
     write_table(rows, folder / "table1")
+    linear = table(found.linear.protocol.name, found.linear.trained) if found.linear else []
+    if linear:
+        write_table(linear, folder / "table1_linear")
     (folder / "claims.json").write_text(to_json([as_data(claim) for claim in found.claims]) + "\n", encoding="utf-8")
     figures = folder / "figures"
     figures.mkdir(exist_ok=True)
     save_figures(views(found.studies), rows, figures)
-    paper_page(found.claims, found.studies, rows, context).write(folder / "report.html")
-    text = reproduction(found.claims, found.studies, rows, context)
+    paper_page(found.claims, found.studies, [*rows, *linear], context).write(folder / "report.html")
+    text = reproduction(found.claims, found.studies, [*rows, *linear], context)
     (folder / "reproduction.md").write_text(text, encoding="utf-8")
     return rows
 

@@ -74,7 +74,16 @@ def _views_of(study: Study) -> Iterator[View]:
 def learning_claims(studies: Mapping[str, Study]) -> list[Claim]:
     """C8 and C10 to C14."""
     seen = views(studies)
-    return [claim(seen) for claim in (fewer_episodes, reaches_200, cells, clipping, trade_off, modest_gains)]
+    claims = (fewer_episodes, reaches_200, cells, clipping, trade_off, modest_gains)
+    return [_with_the_others(claim(seen)) for claim in claims]
+
+
+def _with_the_others(claim: Claim) -> Claim:
+    """The verdicts in all settings, behind the reason for the one."""
+    said = {name: verdict for name, verdict in across(claim.findings).items() if name != PAPER}
+    by_verdict = {verdict: [name for name, one in said.items() if one == verdict] for verdict in said.values()}
+    listed = "; ".join(f"{verdict}: {', '.join(names)}" for verdict, names in by_verdict.items())
+    return claim._replace(why=f"{claim.why} By setting: {listed}.".strip())
 
 
 def _decisive(findings: Sequence[Finding]) -> list[Finding]:
@@ -195,7 +204,7 @@ def clipping(seen: Sequence[View]) -> Claim:
             others = largest(*(mean_score(view.cells[method, s]) for s in STABILISERS if s != "clip"))
             number = mean_score(view.cells[method, "clip"]).map(np.subtract, others).number()
             what = f"{method}: mean with clipping less the best other"
-            why = f"{method}: {number.text()} points."
+            why = f"{method} with clipping scores {number.text()} points more than with its best other stabiliser."
             findings.append(Finding(view.name, what, number, "at least 0", at_least(number, 0), why))
     return conclude("C12", "clipping is the best stabiliser for each method", findings, _decisive(findings))
 

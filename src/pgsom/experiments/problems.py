@@ -26,7 +26,7 @@ REQUIRED = ("P", "R", "rho", "gamma", "horizon", "theta")
 KNOWN = (*REQUIRED, "terminal")
 CALLED = {"transition": "P", "reward": "R", "start": "rho", "discount": "gamma"}
 """What `FiniteMDP` calls them, and what a file does."""
-LARGEST_FILE = 64 * 2**20
+LARGEST_FILE = 8 * 2**20
 MOST_PARAMETERS = 256
 """S · A; matrices of its square are made."""
 MOST_TRAJECTORIES = 200_000

@@ -14,6 +14,8 @@ from pgsom.updates import Ascent, UpdateRule, som
 INFINITE = float("inf")
 OTHERS = ("adam", "npg", "pg-som")
 """First-order and Fisher methods, and Algorithm 1 with its curvature guarded, that the twelve are compared with."""
+CRITIC, CRITICISED = "critic", ("reinforce", "hessian")
+"""The stabiliser "a baseline V(s), learned beside the policy", and the methods that are tried with it."""
 BY_RADIUS = ("npg", "pg-som")
 """Methods whose step is as long as a KL radius says: that is tuned, in place of the learning rate."""
 
@@ -30,8 +32,10 @@ def variants_of(protocol: Protocol) -> tuple[Variant, ...]:
 
 
 def others_of(protocol: Protocol) -> tuple[Variant, ...]:
-    """What the twelve are compared with, where every method is tuned alike."""
-    return tuple(Variant(method, "baseline") for method in OTHERS) if rates_of(protocol, Variant("adam", "")) else ()
+    """What the twelve are compared with, where every method is tuned alike: others, and two with a learned critic."""
+    if not rates_of(protocol, Variant("adam", "baseline")):
+        return ()
+    return (*(Variant(method, "baseline") for method in OTHERS), *(Variant(method, CRITIC) for method in CRITICISED))
 
 
 def method_of(protocol: Protocol, variant: Variant, rate: float | None = None) -> Method:
@@ -79,7 +83,7 @@ def _common(protocol: Protocol, variant: Variant) -> Common:
         batch=protocol["batch"],
         discount=protocol["discount"],
         discounting=protocol["discounting"],
-        baseline=protocol["baseline"] if with_baseline else without,
+        baseline=CRITIC if variant.stabiliser == CRITIC else protocol["baseline"] if with_baseline else without,
         entropy=protocol["entropy"] if true_entropy else 0.0,
         clip_norm=clip if protocol["clip_of"] == "norm" else INFINITE,
         clip_elements=clip if protocol["clip_of"] == "elements" else INFINITE,

@@ -1,5 +1,6 @@
 """Figures at the width of a column, drawn without pyplot's global state."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from pgsom.checks import check_choice, wrong
 from pgsom.runs import Result
+from pgsom.runs.files import write
 from pgsom.statistics import bootstrap_mean
 
 if TYPE_CHECKING:
@@ -129,10 +131,17 @@ def column_figure() -> "Figure":
 
 
 def save_figure(figure: "Figure", path: Path) -> tuple[Path, Path]:
-    """As PNG and PDF beside each other; the same figure gives the same bytes."""
+    """As PNG and PDF beside each other, each whole or not at all; the same figure gives the same bytes."""
     png, pdf = (path.with_name(path.name + ending) for ending in (".png", ".pdf"))
-    figure.savefig(png, dpi=200, metadata={"Software": None})
-    figure.savefig(pdf, metadata={"CreationDate": None, "Producer": None, "Creator": None})
+    unstamped = {"CreationDate": None, "Producer": None, "Creator": None}
+    forms: dict[Path, dict[str, Any]] = {
+        png: {"format": "png", "dpi": 200, "metadata": {"Software": None}},
+        pdf: {"format": "pdf", "metadata": unstamped},
+    }
+    for file, form in forms.items():
+        buffer = io.BytesIO()
+        figure.savefig(buffer, **form)
+        write(file, buffer.getvalue())
     return png, pdf
 
 

@@ -14,12 +14,12 @@ from pgsom.runs.store import versions
 HEAD = """# The paper, reproduced
 
 *Policy Gradient with Second Order Momentum* (PG-SOM) divides a policy gradient by a running average of the Hessian's
-diagonal, proposes a Runge-Kutta policy gradient beside it, and compares both with REINFORCE on CartPole. This page says
-what of it holds. It is written by `make reproduction` from the results of `{command}` ({seeds} seeds); nothing in it is
-typed by hand.
+diagonal, proposes a Runge-Kutta policy gradient beside it, and compares both with REINFORCE on CartPole. This page
+says what of it holds. `make reproduction` writes it from the results of `{command}`; no number is typed by hand.
 
 The paper leaves its network, discount, baseline, evaluation and momentum factors open, so there is no single
-experiment to repeat. We ran three, each a short file of settings in which every number has its source:
+experiment to repeat. There are three here, each a short file of settings in which every number has its source. This
+page has the results of:
 
 {protocols}
 """
@@ -38,10 +38,12 @@ DOUBT = """## If you doubt a number
 
 def reproduction(claims: Sequence[Claim], studies: Mapping[str, Study], rows: Sequence[Row], context: Context) -> str:
     """The page."""
-    protocols = "\n".join(f"- **{name}**: {study.protocol.summary}." for name, study in studies.items())
+    protocols = "\n".join(
+        f"- **{name}**, {_seeds(study)} seeds: {study.protocol.summary}." for name, study in studies.items()
+    )
     counts = [f"{sum(c.verdict == verdict for c in claims)} {verdict}" for verdict in _verdicts(claims)]
     parts = [
-        HEAD.format(command=context.command, seeds=context.seeds, protocols=protocols),
+        HEAD.format(command=context.command, protocols=protocols),
         f"## The claims\n\n{len(claims)} claims: {', '.join(counts)}.\n\n{_claim_table(claims)}\n\n{RULES}\n",
         f"## In each setting\n\n{_settings_table(claims)}\n",
         f"## Table 1\n\n{_table_text(rows)}\n\n{_cells_table(rows)}\n",
@@ -51,6 +53,10 @@ def reproduction(claims: Sequence[Claim], studies: Mapping[str, Study], rows: Se
         f"Made with {', '.join(f'{name} {version}' for name, version in versions().items() if name != 'machine')}.",
     ]
     return "\n".join(filter(None, parts)) + "\n"
+
+
+def _seeds(study: Study) -> int:
+    return len(next(iter(study.trained.values())).scores)
 
 
 def _verdicts(claims: Sequence[Claim]) -> list[str]:

@@ -57,12 +57,21 @@ class Lock:
                     self._handle = handle
                     continue
             os.close(handle)
-        self.abandoned = _parsed(os.read(self._handle, 4096))
-        own = Holder(os.getpid(), socket.gethostname(), time.strftime("%Y-%m-%d %H:%M:%S"), _born(os.getpid()))
-        os.ftruncate(self._handle, 0)
-        os.lseek(self._handle, 0, os.SEEK_SET)
-        os.write(self._handle, json.dumps(own._asdict()).encode())
+        try:
+            self._sign(self._handle)
+        except OSError:
+            # A full disk: held without a name, the run would be held until this process ends.
+            self.__exit__()
+            raise
         return self
+
+    def _sign(self, handle: int) -> None:
+        """Note who held it, and write down who does now."""
+        self.abandoned = _parsed(os.read(handle, 4096))
+        own = Holder(os.getpid(), socket.gethostname(), time.strftime("%Y-%m-%d %H:%M:%S"), _born(os.getpid()))
+        os.ftruncate(handle, 0)
+        os.lseek(handle, 0, os.SEEK_SET)
+        os.write(handle, json.dumps(own._asdict()).encode())
 
     def __exit__(self, *exception: object) -> None:
         assert self._handle is not None

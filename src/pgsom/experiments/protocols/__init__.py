@@ -54,6 +54,11 @@ class Protocol:
         return 500.0 if gamma == 1 else gamma * (1 - gamma**500) / (1 - gamma)
 
 
+def with_linear_policy(protocol: Protocol) -> Protocol:
+    """The protocol with the paper's smallest policy in place of its neural one."""
+    return protocol.changed(f"{protocol.name}, linear policy", policy="linear", hidden=[])
+
+
 def read_protocol(name: str) -> Protocol:
     """The named protocol."""
     check_choice("protocol", name, NAMES)
