@@ -61,11 +61,8 @@ def lines_of(known: Mapping[str, Any]) -> list[str]:
     lines = [f"{name:<{width}}  {value}" for name, value in rows]
     said = [("damaged", known["problems"]), ("warning", summary.get("warnings")), ("note", summary.get("notes"))]
     for kind, sentences in said:
-        lines += (
-            [f"{kind}: {sentence}" for sentence in sentences if isinstance(sentences, list | tuple)]
-            if sentences
-            else []
-        )
+        if isinstance(sentences, list | tuple):
+            lines += [f"{kind}: {sentence}" for sentence in sentences]
     if known["state"] in ("interrupted", "failed", "damaged"):
         lines.append(f"pgsom resume {known['folder']} carries it on")
     return lines
