@@ -189,6 +189,11 @@ ONE_OF_EACH_RULE = {
     for method in map(make_method, reversed(METHODS))
 }.values()
 """The first method with each kind of rule and scheme: for tests that would compile the others' programs over again."""
+QUICK = ("reinforce", "runge-kutta-pg", "pg-som", "kfac", "sharp", "storm-pg", "a2c")
+EACH_RULE_SOON_OR_LATER = [
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in ONE_OF_EACH_RULE
+]
+"""All of them in `make learn`, a few of every family always: many programs to compile for each."""
 
 
 def with_numbers(method: Method) -> Method:
@@ -281,7 +286,7 @@ def _parts_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("parts_compiled", "unchecked")
-@pytest.mark.parametrize("name", ONE_OF_EACH_RULE)
+@pytest.mark.parametrize("name", EACH_RULE_SOON_OR_LATER)
 def test_any_rule_runs_under_any_scheme_with_either_stage_data(name: str) -> None:
     """Two updates each: everything finite, parameters moved, all stages counted."""
     for scheme in SCHEMES:

@@ -68,4 +68,6 @@ class Breaking(Clock):
         return super().step(action)
 
 
-gymnasium.register("Breaking-v0", Breaking, max_episode_steps=10)
+# Collecting doctests may import a module a second time.
+if "Breaking-v0" not in gymnasium.registry:
+    gymnasium.register("Breaking-v0", Breaking, max_episode_steps=10)

@@ -123,20 +123,28 @@ def _run(
     def work(block: tuple[Cell, ...]) -> dict[Cell, Part]:
         return _work(protocol, block, members, setup)
 
+    def keep(future: Future[dict[Cell, Part]]) -> None:
+        for cell, part in future.result().items():
+            done[cell] = part
+            if setup.parts is not None:
+                write_part(setup.parts, digests[cell], part)
+
     with ThreadPoolExecutor(WORKERS) as pool:
         waiting: set[Future[dict[Cell, Part]]] = {pool.submit(work, block) for block in blocks}
         try:
             while waiting:
                 # With a time limit, so that Ctrl-C is noticed.
-                finished, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
+                finished, _ = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
                 for future in finished:
-                    for cell, part in future.result().items():
-                        done[cell] = part
-                        if setup.parts is not None:
-                            write_part(setup.parts, digests[cell], part)
+                    keep(future)
+                    waiting.remove(future)
         except BaseException:
             setup.stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
+            # What was finished meanwhile is not lost to the one that failed.
+            for future in waiting:
+                if not future.cancelled() and future.exception() is None:
+                    keep(future)
             raise
     return done, len(kept)
 
