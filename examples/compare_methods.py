@@ -9,7 +9,7 @@ from pathlib import Path
 import pgsom
 from pgsom.report.figures import save_learning_curve
 
-METHODS = ("reinforce", "hessian-pg", "runge-kutta-pg", "pg-som", "adam", "npg")
+METHODS = ("reinforce", "hessian-pg", "runge-kutta-pg", "pg-som", "adam")
 
 
 def main(folder="docs/figures", seeds=32, episodes=500):
