@@ -209,7 +209,7 @@ def _return_label(windows: Sequence[int]) -> str:
         return "return"
     low, high = min(windows), max(windows)
     span = f"{high}" if low == high else f"{low} to {high}"
-    return f"return\n(running mean of {span} updates)"
+    return f"return\n(mean of {span} updates)"
 
 
 def _thousands(value: float, position: int | None = None) -> str:
