@@ -178,7 +178,13 @@ def test_checkpoints_follow_the_clock_and_the_best_stays(tmp_path: Path) -> None
     assert by_checkpoint.max() in [by_checkpoint[entry.updates // 4 - 1] for entry in listed]
     assert pgsom.load(run, checkpoint="best").updates == 40
     fast = tmp_path / "fast"
-    pgsom.train("two-armed-bandit", "reinforce", updates=4000, out=fast, checkpoint_seconds=0.05, keep=100)
+    limit = time.monotonic() + 60
+
+    def enough(progress: pgsom.Progress) -> bool:
+        return len(entries(fast)) > 2 or time.monotonic() > limit
+
+    options = {"updates": 10**7, "checkpoint_seconds": 0.05, "keep": 100}
+    pgsom.train("two-armed-bandit", "reinforce", out=fast, callback=enough, **options)
     assert len(entries(fast)) > 2
     with pytest.raises(InputError, match="checkpoint_seconds=0: accepted is a number > 0"):
         Keeping(seconds=0)
