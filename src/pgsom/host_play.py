@@ -104,7 +104,7 @@ class HostPlayer:
             terminated=self._by_member(ended.terminated),
             truncated=self._by_member(ended.truncated),
             final_observation=self._by_member(ended.final),
-            reward_scale=np.ones(self.members, dtype),
+            reward_scale=self._ones(dtype),
         )
 
     def segments(self, keys: Array, params: Tree, seen: Moments | None, steps: int) -> Segments:
@@ -133,7 +133,7 @@ class HostPlayer:
             next_observation=record.of("next"),
             time=record.of("time"),
             episode_return=record.of("total", dtype),
-            reward_scale=np.ones(self.members, dtype),
+            reward_scale=self._ones(dtype),
         )
 
     def blank(self, keys: Array, params: Tree, seen: Moments | None, steps: int) -> Rollout | Segments:
@@ -141,18 +141,18 @@ class HostPlayer:
         observation = np.zeros((self._open.count, *self.environment.observation.shape), self._open.dtype)
         action, outputs, _ = self._actor(keys, params, seen, steps=steps or AHEAD)(0, observation)
         rows = steps or padded_length(self.environment.horizon)
-        shape, dtype = (self.members, self.copies), jnp.zeros((), float).dtype
+        count, dtype = np.ones(self._open.count), jnp.zeros((), float).dtype
 
         def recorded(row: NDArray[Any]) -> Any:
             return np.zeros((self.members, rows, self.copies, *row.shape[1:]), row.dtype)
 
         seen_and_done = (recorded(observation), recorded(action), recorded(outputs), recorded(np.zeros(1, dtype)))
-        flag, scale = recorded(np.zeros(1, bool)), np.ones(self.members, dtype)
+        flag, scale = recorded(np.zeros(1, bool)), self._ones(dtype)
         if steps:
             time, total = recorded(np.zeros(1, np.int32)), recorded(np.zeros(1, dtype))
             return Segments(*seen_and_done, flag, flag, flag, recorded(observation), time, total, scale)
-        ended, last = np.zeros(shape, bool), np.zeros((*shape, *observation.shape[1:]), observation.dtype)
-        return Rollout(*seen_and_done, np.ones(shape, np.int32), ended, ended, last, scale)
+        length, ended, last = (self._by_member(row) for row in (count.astype(np.int32), count > 1, observation))
+        return Rollout(*seen_and_done, length, ended, ended, last, scale)
 
     def score(
         self, keys: Array, params: Tree, seen: Moments | None, episodes: int, *, deterministic: bool = False
@@ -175,6 +175,9 @@ class HostPlayer:
     def close(self) -> None:
         """Close the copies."""
         self._open.close()
+
+    def _ones(self, dtype: Any) -> Any:
+        return np.ones(self.members, dtype)
 
     def _by_member(self, x: NDArray[Any]) -> Any:
         return x.reshape(self.members, self.copies, *x.shape[1:])
