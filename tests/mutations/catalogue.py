@@ -388,6 +388,13 @@ MUTATIONS = (
         "tests/faults/test_damage.py -k said_or_mended",
     ),
     Mutation(
+        "a program compiled for every length of a chunk",
+        "runs/driver.py",
+        "np.asarray(leaf)[:, :updates].copy()",
+        "np.asarray(leaf[:, :updates]).copy()",
+        "tests/faults/test_living.py -k another_length",
+    ),
+    Mutation(
         "rows beyond the checkpoint kept when a run is carried on",
         "runs/rows.py",
         "if part.last <= updates:",
