@@ -234,6 +234,13 @@ MUTATIONS = (
         "tests/exact/test_diagonals.py -k every_head",
     ),
     Mutation(
+        "two actions' logits moved together",
+        "policies/derivatives.py",
+        "passed = layers.along(jnp.array([1.0, -1.0]",
+        "passed = layers.along(jnp.array([1.0, -0.9]",
+        "tests/exact/test_diagonals.py -k layer",
+    ),
+    Mutation(
         "free outputs left out of the exact Hessian diagonal",
         "policies/layers.py",
         'jnp.einsum("nc,ncu->nu", signs, jnp.square(delta)) for delta in travelling[network.depth :]',
