@@ -492,4 +492,25 @@ MUTATIONS = (
         ")",
         "tests/exact/test_diagnosis.py -k clarity",
     ),
+    Mutation(
+        "the same random numbers at every step on the host",
+        "acting.py",
+        "return noise[:, t - begins]",
+        "return noise[:, 0]",
+        "tests/host/test_acting.py -k every_head",
+    ),
+    Mutation(
+        "an update played with what the one before foresaw",
+        "host_training.py",
+        "known is not None and known[0] is state",
+        "known is not None",
+        "tests/host/test_host_training.py -k depends_on_the_state",
+    ),
+    Mutation(
+        "a branch of an exported network taken for the other",
+        "exporting/traced.py",
+        "np.where(which, second, first)",
+        "np.where(which, first, second)",
+        "tests/host/test_exporting_modules.py -k traces_it",
+    ),
 )
