@@ -14,6 +14,7 @@ import numpy as np
 import scipy.stats
 
 import pgsom
+from benchmarks.keeping import adding_to
 from pgsom.checks import check_known
 from pgsom.presets import preset_names, read_preset
 from pgsom.statistics import bootstrap_mean, interquartile_mean
@@ -123,16 +124,17 @@ def cells(name: str, row: Row) -> list[str]:
 
 def main(asked: Sequence[str]) -> int:
     check_known("preset", asked, preset_names())
-    rows = read_rows()
     for name in asked or preset_names():
-        rows[name] = measure(name)
-        row = rows[name]
+        row = measure(name)
         print(
             f"{name:<24} score {np.mean(row.scores):6.1f}, {row.successes} of {SEEDS} seeds at {row.goal:g}", flush=True
         )
-        kept = {known: rows[known]._asdict() for known in sorted(rows.keys() & set(preset_names()))}
-        ROWS.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
-        PAGE.write_text(page(read_rows()), "utf-8")
+        with adding_to(ROWS) as rows:
+            rows[name] = row._asdict()
+            in_order = {known: rows[known] for known in preset_names() if known in rows}
+            rows.clear()
+            rows.update(in_order)
+            PAGE.write_text(page({known: Row(**kept) for known, kept in rows.items()}), "utf-8")
     return 0
 
 
