@@ -28,6 +28,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from pgsom.checks import wrong
+from pgsom.folds import largest_of_batch
 from pgsom.policies import layers
 from pgsom.policies.layers import KroneckerFactors
 from pgsom.policies.networks import MLP, Layer
@@ -67,14 +68,20 @@ def surrogate_gradient(policy: Policy, params: Tree, chunk: Chunk, weights: Arra
     """Σ w z + v ∇H, H the entropy of π(·|s_t) and v its weights."""
     head = policy.distribution
 
+    if isinstance(policy.network, MLP):
+        # The score's signals are written as the curvatures write them: in the same pass they share one way back.
+        passed, flat, w = _backward(policy, params, chunk, weights)
+        v = entropy_weights.reshape(-1, 1)
+
+        def with_entropy(deltas: tuple[Array, ...]) -> tuple[Array, ...]:
+            return jax.tree.map(jnp.add, deltas, passed.signals(v * jax.vmap(jax.grad(head.entropy))(passed.outputs)))
+
+        some = largest_of_batch(jnp.max(jnp.abs(jax.lax.stop_gradient(v)))) > 0
+        deltas = jax.lax.cond(some, with_entropy, lambda deltas: deltas, _score_signals(policy, passed, flat, w))
+        return layers.outer_sum(params, passed.inputs, deltas)
+
     def of_outputs(u: Array, action: Array, w: Array, v: Array) -> Array:
         return w * head.log_prob(u, action) + v * head.entropy(u)
-
-    if isinstance(policy.network, MLP):
-        # The forward pass is written as the layer trick writes it, so that a curvature in the same pass shares it.
-        passed, flat, w = _backward(policy, params, chunk, weights)
-        by_outputs = jax.vmap(jax.grad(of_outputs))(passed.outputs, flat.action, w, entropy_weights.reshape(-1))
-        return layers.outer_sum(params, passed.inputs, passed.signals(by_outputs))
 
     def surrogate(p: Tree) -> Array:
         return jnp.sum(
