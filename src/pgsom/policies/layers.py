@@ -43,7 +43,8 @@ class Backward(NamedTuple):
 
     def signals_and_arrivals(self, cotangents: Array) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
         """δ of every layer, and W₊δ₊ of every hidden one."""
-        signals, arrivals = list(self.from_exit(cotangents)), []
+        signals = list(self.from_exit(cotangents))
+        arrivals: list[Array] = []
         for index in range(self.network.depth - 2, -1, -1):
             arrivals.insert(0, signals[0] @ self.params[index + 1].weight.T)
             signals.insert(0, self.slopes[index].first * arrivals[0])
