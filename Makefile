@@ -6,10 +6,10 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help test lint browser faults learn results theory tuning mutants fuzz bench peers paper reproduction requirements clean .venv
+.PHONY: help test lint browser faults learn learn-long results theory tuning mutants fuzz bench peers paper reproduction requirements clean .venv
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z.]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+	@sed -n 's/^\([a-z.-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
 test: lint browser  ## what CI runs: format, lint, types, import contracts, tests
 	$(BIN)/pytest -n 2
@@ -33,6 +33,9 @@ faults: .venv/package  ## kill, damage, crowd and starve runs: 50 kills, 600 dam
 
 learn: .venv/package  ## the learning tests (slow)
 	XLA_FLAGS= $(BIN)/pytest -n 2 -m slow
+
+learn-long: .venv/package  ## train the presets whose environments are stepped on the host, and write docs/control.md (slow)
+	$(BIN)/python -m benchmarks.control
 
 results: .venv/package  ## train every preset over 32 seeds and write docs/results.md (slow)
 	$(BIN)/python -m benchmarks.learning

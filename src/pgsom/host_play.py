@@ -1,8 +1,8 @@
 """Playing on the host: the copies of all members (seeds, methods) are stepped together.
 
-The policy's forward pass is compiled once and called once a step, for every copy of every member. What comes out is
-what `rollout.collect` and `segments.play_segments` would give, a leading axis for the members in front, observations as
-the environment gave them: [member, time, env, …].
+The policy acts once a step, for every copy of every member. What comes out is what `rollout.collect` and
+`segments.play_segments` would give, a leading axis for the members in front, observations as the environment gave
+them, and all of it in NumPy: [member, time, env, …].
 
 A batch of whole episodes begins them anew, from seeds that follow from the batch's key. So it is a function of key and
 parameters, as in JAX, provided that the environment is one of its seed: seed i does not depend on the others, and a
@@ -10,8 +10,7 @@ resumed run plays what an uninterrupted one would have played. Of segments this 
 the episodes that they find.
 """
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,9 +20,10 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from pgsom.acting import AHEAD, Actor, actor_for
 from pgsom.environments import Copies, HostEnvironment, HostStep
 from pgsom.folds import padded_length
-from pgsom.normalisation import Moments, standardise
+from pgsom.normalisation import Moments
 from pgsom.policies import Policy
 from pgsom.rollout import Rollout, Score
 from pgsom.segments import Segments
@@ -33,33 +33,6 @@ RESETS = 0x7265
 """Folded into a batch's key for the seeds of its episodes; steps fold in their number."""
 COPIES_OF_SCORE = 8
 """Episodes of a member that are scored side by side."""
-
-
-@functools.lru_cache(maxsize=64)
-def act_program(policy: Policy, copies: int, deterministic: bool = False) -> Callable[..., tuple[Array, Array, Array]]:
-    """What every copy does at time t: (parameters, key data, t, observation, statistics) → three arrays.
-
-    They are, for each copy [member · copy], what is drawn, the outputs it is drawn from, and what the environment is
-    given. It is called for every step, so what never changes is bound and not looked at again.
-    """
-
-    def of_copy(params: Tree, key: Array, observation: Array) -> tuple[Array, Array, Array]:
-        outputs = policy.outputs(params, observation)
-        head = policy.distribution
-        action = head.mode(outputs) if deterministic else head.sample(key, outputs)
-        return action, outputs, head.executed(action)
-
-    def act(params: Tree, key_data: Array, t: Any, observation: Any, seen: Moments | None) -> Any:
-        def of_member(params: Tree, data: Array, observation: Array, seen: Moments | None) -> Any:
-            keys = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(data), t), copies)
-            return jax.vmap(partial(of_copy, params))(keys, standardise(seen, observation))
-
-        members = key_data.shape[0]
-        by_member = observation.reshape(members, copies, *observation.shape[1:])
-        acted = jax.vmap(of_member)(params, key_data, by_member, seen)
-        return jax.tree.map(lambda x: x.reshape(members * copies, *x.shape[2:]), acted)
-
-    return jax.jit(act)
 
 
 @partial(jax.jit, static_argnames="copies")
@@ -82,11 +55,11 @@ class _Record:
                 self.arrays[name] = np.zeros((self.rows, *row.shape), row.dtype)
             self.arrays[name][t] = row
 
-    def of(self, name: str) -> Array:
-        """[member, time, env, …]."""
+    def of(self, name: str, dtype: Any = None) -> Any:
+        """[member, time, env, …], in NumPy: a compiled program takes it in faster than `jnp.asarray` would."""
         whole = self.arrays[name]
-        split = whole.reshape(self.rows, self.members, -1, *whole.shape[2:])
-        return jnp.asarray(np.moveaxis(split, 1, 0))
+        split = whole.reshape(self.rows, self.members, -1, *whole.shape[2:]).swapaxes(0, 1)
+        return split if dtype is None else split.astype(dtype)
 
 
 class _Episodes(NamedTuple):
@@ -126,24 +99,23 @@ class HostPlayer:
             observation=record.of("observation"),
             action=record.of("action"),
             outputs=record.of("outputs"),
-            reward=record.of("reward").astype(dtype),
+            reward=record.of("reward", dtype),
             length=self._by_member(ended.length),
             terminated=self._by_member(ended.terminated),
             truncated=self._by_member(ended.truncated),
             final_observation=self._by_member(ended.final),
-            reward_scale=jnp.ones(self.members),
+            reward_scale=self._ones(dtype),
         )
 
     def segments(self, keys: Array, params: Tree, seen: Moments | None, steps: int) -> Segments:
         """`steps` calls of each copy; in the autoreset mode NEXT_STEP some only begin an episode."""
-        key_data, record = jax.random.key_data(keys), _Record(steps, self.members)
-        act = act_program(self.policy, self.copies)
+        record, act = _Record(steps, self.members), self._actor(keys, params, seen, steps=steps)
         observation, time, total = self._standing or self._begun(keys)
         for t in range(steps):
-            action, outputs, executed = act(params, key_data, np.int32(t), observation, seen)
-            step = self._open.step(np.asarray(executed))
+            action, outputs, executed = act(t, observation)
+            step = self._open.step(executed)
             total = total + step.reward
-            row = {"observation": observation, "action": np.asarray(action), "outputs": np.asarray(outputs)}
+            row = {"observation": observation, "action": action, "outputs": outputs}
             ends = {"terminated": step.terminated, "truncated": step.truncated, "taken": step.taken}
             record.write(t, **row, **ends, reward=step.reward, next=step.final, time=time, total=total)
             going_on = step.taken & ~(step.terminated | step.truncated)
@@ -154,34 +126,33 @@ class HostPlayer:
             observation=record.of("observation"),
             action=record.of("action"),
             outputs=record.of("outputs"),
-            reward=record.of("reward").astype(dtype),
+            reward=record.of("reward", dtype),
             taken=record.of("taken"),
             terminated=record.of("terminated"),
             truncated=record.of("truncated"),
             next_observation=record.of("next"),
             time=record.of("time"),
-            episode_return=record.of("total").astype(dtype),
-            reward_scale=jnp.ones(self.members),
+            episode_return=record.of("total", dtype),
+            reward_scale=self._ones(dtype),
         )
 
     def blank(self, keys: Array, params: Tree, seen: Moments | None, steps: int) -> Rollout | Segments:
         """A batch of the right shapes in which nothing happened; `steps` 0 for whole episodes."""
         observation = np.zeros((self._open.count, *self.environment.observation.shape), self._open.dtype)
-        data = jax.random.key_data(keys)
-        action, outputs, _ = act_program(self.policy, self.copies)(params, data, np.int32(0), observation, seen)
+        action, outputs, _ = self._actor(keys, params, seen, steps=steps or AHEAD)(0, observation)
         rows = steps or padded_length(self.environment.horizon)
-        shape, dtype = (self.members, self.copies), jnp.zeros((), float).dtype
+        count, dtype = np.ones(self._open.count), jnp.zeros((), float).dtype
 
-        def recorded(row: Any) -> Array:
-            return jnp.zeros((self.members, rows, self.copies, *row.shape[1:]), row.dtype)
+        def recorded(row: NDArray[Any]) -> Any:
+            return np.zeros((self.members, rows, self.copies, *row.shape[1:]), row.dtype)
 
-        seen_and_done = (recorded(observation), recorded(action), recorded(outputs), recorded(jnp.zeros(1, dtype)))
-        flag, scale = recorded(np.zeros(1, bool)), jnp.ones(self.members)
+        seen_and_done = (recorded(observation), recorded(action), recorded(outputs), recorded(np.zeros(1, dtype)))
+        flag, scale = recorded(np.zeros(1, bool)), self._ones(dtype)
         if steps:
-            time, total = recorded(np.zeros(1, np.int32)), recorded(jnp.zeros(1, dtype))
+            time, total = recorded(np.zeros(1, np.int32)), recorded(np.zeros(1, dtype))
             return Segments(*seen_and_done, flag, flag, flag, recorded(observation), time, total, scale)
-        ended, last = jnp.zeros(shape, bool), jnp.zeros((*shape, *observation.shape[1:]), observation.dtype)
-        return Rollout(*seen_and_done, jnp.ones(shape, jnp.int32), ended, ended, last, scale)
+        length, ended, last = (self._by_member(row) for row in (count.astype(np.int32), count > 1, observation))
+        return Rollout(*seen_and_done, length, ended, ended, last, scale)
 
     def score(
         self, keys: Array, params: Tree, seen: Moments | None, episodes: int, *, deterministic: bool = False
@@ -194,16 +165,22 @@ class HostPlayer:
         played = [self._play(_folded(keys, wave), params, seen, None, deterministic=deterministic) for wave in waves]
 
         def joined(*parts: NDArray[Any]) -> Array:
-            return jnp.concatenate([self._by_member(part) for part in parts], axis=1)[:, :episodes]
+            return jnp.asarray(np.concatenate([self._by_member(part) for part in parts], axis=1)[:, :episodes])
 
         return Score(joined(*(wave.total for wave in played)), joined(*(wave.length for wave in played)))
+
+    def _actor(self, keys: Array, params: Tree, seen: Moments | None, **how: Any) -> Actor:
+        return actor_for(self.policy, self.copies, keys, params, seen, **how)
 
     def close(self) -> None:
         """Close the copies."""
         self._open.close()
 
-    def _by_member(self, x: NDArray[Any]) -> Array:
-        return jnp.asarray(x.reshape(self.members, self.copies, *x.shape[1:]))
+    def _ones(self, dtype: Any) -> Any:
+        return np.ones(self.members, dtype)
+
+    def _by_member(self, x: NDArray[Any]) -> Any:
+        return x.reshape(self.members, self.copies, *x.shape[1:])
 
     def _reset(self, keys: Array) -> NDArray[Any]:
         return self._open.reset([int(seed) for seed in np.asarray(reset_seeds(keys, self.copies))])
@@ -216,19 +193,17 @@ class HostPlayer:
         self, keys: Array, params: Tree, seen: Moments | None, record: _Record | None, *, deterministic: bool = False
     ) -> _Episodes:
         """Step all copies until the last has ended its episode."""
-        key_data = jax.random.key_data(keys)
-        act = act_program(self.policy, self.copies, deterministic)
+        act = self._actor(keys, params, seen, deterministic=deterministic)
         observation = self._reset(keys)
         count, horizon = self._open.count, self.environment.horizon
         nobody = np.zeros(count, bool)
         ended = _Episodes(0, np.zeros(count, np.int32), nobody, nobody, observation, np.zeros(count))
         alive = ~nobody
         while alive.any() and ended.steps < horizon:
-            t = np.int32(ended.steps)
-            action, outputs, executed = act(params, key_data, t, observation, seen)
-            step = self._open.step(np.asarray(executed), ~alive)
+            action, outputs, executed = act(ended.steps, observation)
+            step = self._open.step(executed, ~alive)
             if record is not None:
-                row = {"observation": observation, "action": np.asarray(action), "outputs": np.asarray(outputs)}
+                row = {"observation": observation, "action": action, "outputs": outputs}
                 record.write(ended.steps, **row, reward=np.where(alive, step.reward, 0.0))
             ended = _after(ended, step, alive, horizon)
             observation, alive = step.observation, alive & ~(ended.terminated | ended.truncated)

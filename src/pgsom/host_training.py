@@ -99,6 +99,10 @@ def host_init_program(
     return jax.vmap(of_member, in_axes=(0 if many_methods else None, 0))(method, keys)
 
 
+Wants = tuple[Array, Tree, Moments | None]
+"""Key, parameters and statistics for a batch, for every member."""
+
+
 @partial(jax.jit, static_argnames=("observation", "policy", "many_methods"))
 def wanted_program(
     observation: Spec,
@@ -108,16 +112,9 @@ def wanted_program(
     played: tuple[Batch, ...],
     *,
     many_methods: bool = False,
-) -> tuple[Array, Tree, Moments | None]:
-    """Key, parameters and statistics for the batch that comes after those in `played`, for every member."""
-
-    def of_member(method: Method, member: TrainState, batches: tuple[Batch, ...]) -> Any:
-        try:
-            update(_played(observation, method, batches), policy, method, member)
-        except _Wanted as wanted:
-            return wanted.key, wanted.params, wanted.seen
-        raise AssertionError("an update played fewer batches than its method says")
-
+) -> Wants:
+    """What the batch that comes after those in `played` is to be played with."""
+    of_member = partial(_wanted, observation, policy)
     return jax.vmap(of_member, in_axes=(0 if many_methods else None, 0, 0))(method, state, played)
 
 
@@ -130,13 +127,22 @@ def update_program(
     played: tuple[Batch, ...],
     *,
     many_methods: bool = False,
-) -> tuple[TrainState, Metrics]:
-    """`training.update` for every member, all its batches having been played."""
+) -> tuple[TrainState, Metrics, Wants]:
+    """`training.update` for every member, all its batches having been played; and what the next update wants first."""
 
-    def of_member(method: Method, member: TrainState, batches: tuple[Batch, ...]) -> tuple[TrainState, Metrics]:
-        return update(_played(observation, method, batches), policy, method, member)
+    def of_member(method: Method, member: TrainState, batches: tuple[Batch, ...]) -> tuple[TrainState, Metrics, Wants]:
+        after, metrics = update(_played(observation, method, batches), policy, method, member)
+        return after, metrics, _wanted(observation, policy, method, after, ())
 
     return jax.vmap(of_member, in_axes=(0 if many_methods else None, 0, 0))(method, state, played)
+
+
+def _wanted(observation: Spec, policy: Policy, method: Method, member: TrainState, batches: tuple[Batch, ...]) -> Wants:
+    try:
+        update(_played(observation, method, batches), policy, method, member)
+    except _Wanted as wanted:
+        return wanted.key, wanted.params, wanted.seen
+    raise AssertionError("an update played fewer batches than its method says")
 
 
 def _played(observation: Spec, method: Method, batches: Sequence[Batch]) -> Played:
@@ -155,12 +161,14 @@ class HostTraining:
         *,
         many_methods: bool = False,
     ) -> None:
-        self.method = method
+        self.method = jax.tree.map(jnp.asarray, method)
         self.player = HostPlayer(environment, policy, labels, method.plan.environments)
         bound = {"many_methods": many_methods}
-        self._init = partial(host_init_program, environment.observation, policy, method, **bound)
-        self._wanted = partial(wanted_program, environment.observation, policy, method, **bound)
-        self._update = partial(update_program, environment.observation, policy, method, **bound)
+        self._init = partial(host_init_program, environment.observation, policy, self.method, **bound)
+        self._wanted = partial(wanted_program, environment.observation, policy, self.method, **bound)
+        self._update = partial(update_program, environment.observation, policy, self.method, **bound)
+        self._after: tuple[TrainState, Wants] | None = None
+        """The state after the last update, and what the next one wants first."""
 
     def init(self, keys: Array) -> TrainState:
         """The state before the first update."""
@@ -168,10 +176,14 @@ class HostTraining:
 
     def step(self, state: TrainState) -> tuple[TrainState, Metrics]:
         """One update of every member."""
-        played: tuple[Batch, ...] = ()
-        for _ in range(self.method.batches_per_update):
+        known = self._after
+        first = known[1] if known is not None and known[0] is state else self._wanted(state, ())
+        played: tuple[Batch, ...] = (self._play(*first),)
+        while len(played) < self.method.batches_per_update:
             played = (*played, self._play(*self._wanted(state, played)))
-        return self._update(state, played)
+        state, metrics, wants = self._update(state, played)
+        self._after = state, wants
+        return state, metrics
 
     def warm(self, state: TrainState) -> Metrics:
         """Compile everything, by an update from a batch in which nothing happened; its metrics, [member, 0]."""

@@ -132,4 +132,5 @@ def cost(run: Path, repeats: int, updates: int, environment: str = "CartPole-v1"
             result = pgsom.train(environment, "pg-som", **options, **keeping)
             spent[kept] = time.perf_counter() - began - result.compile_seconds
         ratios.append(spent[True] / spent[False])
+        print(f"  {spent[False]:.2f} s without, {spent[True]:.2f} with", flush=True)
     return ratios

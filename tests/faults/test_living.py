@@ -9,6 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -17,8 +18,10 @@ from pgsom.checks import InputError, RunError
 from pgsom.cli.main import main
 from pgsom.runs import files
 from pgsom.runs.checkpoint import entries
+from pgsom.runs.driver import engine_for
 from pgsom.runs.folder import Keeping, standing
 from pgsom.runs.lock import LOCK, Holder, Lock, living_holder
+from pgsom.runs.store import rebuilt
 from tests.faults.kills import PROGRAM, Config
 from tests.faults.living import memory_over, read_while_written
 from tests.faults.small_run import begun, carried_on, difference, rows_difference, stopped, uninterrupted
@@ -175,7 +178,13 @@ def test_checkpoints_follow_the_clock_and_the_best_stays(tmp_path: Path) -> None
     assert by_checkpoint.max() in [by_checkpoint[entry.updates // 4 - 1] for entry in listed]
     assert pgsom.load(run, checkpoint="best").updates == 40
     fast = tmp_path / "fast"
-    pgsom.train("two-armed-bandit", "reinforce", updates=4000, out=fast, checkpoint_seconds=0.05, keep=100)
+    limit = time.monotonic() + 60
+
+    def enough(progress: pgsom.Progress) -> bool:
+        return len(entries(fast)) > 2 or time.monotonic() > limit
+
+    options = {"updates": 10**7, "checkpoint_seconds": 0.05, "keep": 100}
+    pgsom.train("two-armed-bandit", "reinforce", out=fast, callback=enough, **options)
     assert len(entries(fast)) > 2
     with pytest.raises(InputError, match="checkpoint_seconds=0: accepted is a number > 0"):
         Keeping(seconds=0)
@@ -185,6 +194,19 @@ def test_memory_does_not_grow_with_the_run(tmp_path: Path) -> None:
     """Seconds of it; ten minutes: ``make faults``."""
     samples, updates = memory_over(tmp_path / "run", "three-state", 12_000)
     assert updates == 12_000 and samples[-1] <= 1.05 * samples[len(samples) // 3]
+
+
+def test_a_chunk_of_another_length_compiles_nothing(whole: pgsom.Result, caplog: pytest.LogCaptureFixture) -> None:
+    """Each program that is compiled stays in memory, and the lengths of chunks follow the clock."""
+    engine = engine_for(rebuilt(whole.settings))
+    state = engine.start()
+    engine.advance(state, 1)
+    with jax.log_compiles():
+        for count in range(2, 8):
+            rows = engine.advance(state, count)[1]
+            assert rows.episode_return.shape == (2, count)
+            assert all(np.asarray(leaf).base is None for leaf in rows), "it would keep the rows of all the program"
+    assert [record.getMessage() for record in caplog.records if "ompil" in record.getMessage()] == []
 
 
 # --- signals -----------------------------------------------------------------------------------------------------

@@ -50,13 +50,14 @@ def test_an_update_in_pieces_is_the_update_in_one(case: str) -> None:
     for _ in range(method.batches_per_update):
         key, params, _ = wanted_program(environment.observation, TABLE, method, state, played)
         played = (*played, play(key, params))
-    found, told = update_program(environment.observation, TABLE, method, state, played)
+    found, told, wanted = update_program(environment.observation, TABLE, method, state, played)
 
     def alike(a: Any, b: Any) -> None:
         a, b = (jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x for x in (a, b))
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
 
     jax.tree.map(alike, (found, told), (expected, metrics))
+    jax.tree.map(alike, wanted, wanted_program(environment.observation, TABLE, method, found, ()))
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
@@ -67,7 +68,7 @@ def test_a_batch_is_what_gymnasium_says_step_by_step(name: str) -> None:
     keys = seed_keys(3, 2)
     params = jax.vmap(policy.init)(keys)
     player = HostPlayer(environment, policy, ["seed 0", "seed 1"], 3)
-    rollout = player.episodes(keys, params)
+    rollout = jax.tree.map(jnp.asarray, player.episodes(keys, params))
     assert rollout.reward.shape == (2, 64, 3)
     seeds = np.asarray(reset_seeds(keys, 3)).reshape(2, 3)
     for member in range(2):
@@ -187,7 +188,7 @@ def test_statistics_and_scaled_rewards_are_those_of_environments_in_jax() -> Non
     environment, policy = raw.environment, raw.policy
     keys = seed_keys(0, 1)
     params = jax.vmap(policy.init)(keys)
-    segments = jax.tree.map(lambda leaf: leaf[0], raw.segments(keys, params, None, 9))
+    segments = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), raw.segments(keys, params, None, 9))
     played = Played(environment.observation, BatchPlan(2, 9, True, True), 0.5, [segments])
     first = played.init(jax.random.key(0))
     batch, after = played.collect(jax.random.key(0), params, first)

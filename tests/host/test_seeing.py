@@ -19,7 +19,7 @@ from pgsom.exporting.files import load_recipe, sample_observations
 from pgsom.methods import make_method
 from pgsom.normalisation import no_moments, with_more
 from pgsom.playing import bars, play, record
-from pgsom.policies import Policy, make_policy, policy_from_functions, standardised
+from pgsom.policies import Policy, make_policy, standardised
 from pgsom.runs import Result, Settings, TrainedPolicy
 from tests.host.clock import Breaking
 
@@ -97,9 +97,6 @@ def test_a_file_that_differs_is_not_kept(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(RuntimeError, match=r"differs from the trained one by .*; nothing was kept"):
         export(policy, params, VECTOR, tmp_path / "policy.npz", "numpy")
     assert not list(tmp_path.iterdir())
-    anything = policy_from_functions(lambda key: key, lambda params, seen: seen)
-    with pytest.raises(InputError, match="accepted are the named policies; this network is a function"):
-        export(anything, params, VECTOR, tmp_path / "policy.npz", "numpy")
     with pytest.raises(InputError, match=r"format='onx': .* did you mean 'onnx'?"):
         export(policy, params, VECTOR, tmp_path / "policy.npz", "onx")
 

@@ -234,6 +234,13 @@ MUTATIONS = (
         "tests/exact/test_diagonals.py -k every_head",
     ),
     Mutation(
+        "two actions' logits moved together",
+        "policies/derivatives.py",
+        "passed = layers.along(jnp.array([1.0, -1.0]",
+        "passed = layers.along(jnp.array([1.0, -0.9]",
+        "tests/exact/test_diagonals.py -k layer",
+    ),
+    Mutation(
         "free outputs left out of the exact Hessian diagonal",
         "policies/layers.py",
         'jnp.einsum("nc,ncu->nu", signs, jnp.square(delta)) for delta in travelling[network.depth :]',
@@ -379,6 +386,20 @@ MUTATIONS = (
         "if not digest(content).startswith(expected):",
         "if not digest(content).startswith(''):",
         "tests/faults/test_damage.py -k said_or_mended",
+    ),
+    Mutation(
+        "a program compiled for every length of a chunk",
+        "runs/driver.py",
+        "np.asarray(leaf)[:, :updates].copy()",
+        "np.asarray(leaf[:, :updates]).copy()",
+        "tests/faults/test_living.py -k another_length",
+    ),
+    Mutation(
+        "a run goes on that had reached its target when it was stopped",
+        "runs/session.py",
+        "stand.updates if watching.over(stand) else plan.updates",
+        "plan.updates",
+        "tests/faults/test_watching.py -k reached_its_target",
     ),
     Mutation(
         "rows beyond the checkpoint kept when a run is carried on",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pgsom.exporting.onnx_traced import add_traced
 from pgsom.exporting.recipe import Recipe, Step
 
 OPSET, IR_VERSION = 18, 9
@@ -90,8 +91,10 @@ def _action_shape(last: Step) -> list[Any]:
 
 def _added(graph: _Graph, step: Step, x: str) -> str:
     """The name of the step's result."""
-    numbers, arrays = step.numbers, {name: graph.constant(array) for name, array in step.arrays.items()}
-    node, constant = graph.node, graph.constant
+    arrays = {name: graph.constant(array, _kept(array)) for name, array in step.arrays.items()}
+    numbers, node, constant = step.numbers, graph.node, graph.constant
+    if step.do == "graph":
+        return add_traced(graph, x, numbers["nodes"], numbers["result"], arrays)
     if step.do in SINGLE:
         return node(SINGLE[step.do], x)
     if step.do == "standardise":
@@ -115,6 +118,11 @@ def _added(graph: _Graph, step: Step, x: str) -> str:
         opened = node("Add", constant(1), node("Tanh", node("Mul", constant(math.sqrt(2 / math.pi)), inner)))
         return node("Mul", node("Mul", constant(0.5), x), opened)
     return _of_head(graph, step, x, arrays)
+
+
+def _kept(array: NDArray[Any]) -> Any:
+    """Real numbers are reckoned with in 64 bits, everything else is kept as it is."""
+    return np.float64 if array.dtype.kind == "f" else array.dtype
 
 
 def _of_head(graph: _Graph, step: Step, x: str, arrays: dict[str, str]) -> str:

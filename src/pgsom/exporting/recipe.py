@@ -5,7 +5,6 @@ the formats numpy and safetensors is the recipe itself. Numbers are kept as they
 with in 64, so that files agree with each other and with the policy however a library orders its sums.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from pgsom.checks import wrong
 from pgsom.environments import Discrete, Spec
+from pgsom.exporting.traced import carry_out, traced
 from pgsom.normalisation import LARGEST
 from pgsom.policies import (
     MLP,
@@ -27,6 +27,7 @@ from pgsom.policies import (
     Policy,
     TanhGaussian,
 )
+from pgsom.policies.in_numpy import ACTIVATIONS
 from pgsom.policies.layer_norm import EPSILON
 from pgsom.policies.networks import Layer, Network
 from pgsom.policies.standardised import Standardised
@@ -68,23 +69,24 @@ class Recipe:
 
 
 def recipe_of(policy: Policy, params: Tree, observation: Spec) -> Recipe:
-    """The recipe of one of the package's own policies."""
-    steps = _network(policy.network, params)
+    """The policy's recipe: of a network of the package's own layer by layer, of any other as JAX traces it."""
+    steps = _network(policy.network, params, observation)
     return Recipe((*steps, *_head(policy)), len(steps), observation.shape, isinstance(observation, Discrete))
 
 
-def _network(network: Network, params: Tree) -> list[Step]:
+def _network(network: Network, params: Tree, observation: Spec) -> list[Step]:
     if isinstance(network, Standardised):
         inner, seen = params
         scale = np.float32(1) / np.sqrt(_array(seen.variance))
         known = bool(np.asarray(seen.number) > 0)
         first = [Step("standardise", {"limit": LARGEST}, {"mean": _array(seen.mean), "scale": scale})] if known else []
-        return first + _network(network.network, inner)
+        return first + _network(network.network, inner, observation)
     if isinstance(network, LayerNormMLP):
         return _mlp(network.mlp, *params)
     if isinstance(network, MLP):
         return _mlp(network, params, ())
-    raise wrong("policy", type(network).__name__, "accepted are the named policies; this network is a function")
+    nodes, result, arrays = traced(network, params, observation)
+    return [Step("graph", {"nodes": nodes, "result": result}, arrays)]
 
 
 def _mlp(mlp: MLP, layers: tuple[Layer, ...], norms: tuple[Any, ...]) -> list[Step]:
@@ -125,10 +127,6 @@ def _array(leaf: Any) -> NDArray[np.float32]:
     return np.asarray(jax.device_get(leaf), np.float32)
 
 
-def _softplus(x: Any) -> Any:
-    return np.logaddexp(x, 0)
-
-
 def _normalise(x: Any, epsilon: float, gain: Any, shift: Any) -> Any:
     apart = x - x.mean(axis=-1, keepdims=True)
     return gain * apart / np.sqrt(np.square(apart).mean(axis=-1, keepdims=True) + epsilon) + shift
@@ -139,7 +137,7 @@ def _argmax_each(x: Any, choices: list[int]) -> Any:
 
 
 def _beta_mode(x: Any) -> Any:
-    u, v = map(_softplus, np.split(x, 2, axis=-1))
+    u, v = map(ACTIVATIONS["softplus"], np.split(x, 2, axis=-1))
     return 2 * u / (u + v) - 1
 
 
@@ -147,21 +145,13 @@ def _to_bounds(x: Any, shape: list[int], centre: Any, half: Any, low: Any, high:
     return np.clip(centre + half * x, low, high).reshape(-1, *shape)
 
 
-def _gelu(x: Any) -> Any:
-    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-
-
 DO: dict[str, Any] = {
     "standardise": lambda x, limit, mean, scale: np.clip((x - mean) * scale, -limit, limit),
     "one_hot": lambda x, width: np.eye(width)[x],
     "affine": lambda x, weight, bias: x @ weight + bias,
     "normalise": _normalise,
-    "tanh": np.tanh,
-    "relu": lambda x: np.maximum(x, 0),
-    "silu": lambda x: x / (1 + np.exp(-x)),
-    "softplus": _softplus,
-    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
-    "gelu": _gelu,
+    **ACTIVATIONS,
+    "graph": carry_out,
     "append": lambda x, values: np.concatenate([x, np.broadcast_to(values, (len(x), len(values)))], axis=-1),
     "argmax": lambda x: x.argmax(-1),
     "argmax_each": _argmax_each,

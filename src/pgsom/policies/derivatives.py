@@ -30,6 +30,7 @@ from jax.flatten_util import ravel_pytree
 from pgsom.checks import wrong
 from pgsom.folds import largest_of_batch
 from pgsom.policies import layers
+from pgsom.policies.distributions import Categorical
 from pgsom.policies.layers import KroneckerFactors
 from pgsom.policies.networks import MLP, Layer
 from pgsom.policies.policy import Policy
@@ -275,7 +276,11 @@ def _backward(policy: Policy, params: Tree, chunk: Chunk, weights: Array) -> tup
     """Trace an MLP over all steps of a chunk as one list of samples."""
     assert isinstance(policy.network, MLP)
     flat = flatten(chunk)
-    return layers.backward(policy.network, params, flat.observation), flat, weights.reshape(-1)
+    passed = layers.backward(policy.network, params, flat.observation)
+    if isinstance(policy.distribution, Categorical) and passed.outputs.shape[-1] == 2:
+        # A shift of both logits changes nothing, so every derivative by them is a multiple of (1, −1).
+        passed = layers.along(jnp.array([1.0, -1.0], passed.outputs.dtype), passed)
+    return passed, flat, weights.reshape(-1)
 
 
 def _score_signals(policy: Policy, passed: layers.Backward, flat: Chunk, weights: Array) -> tuple[Array, ...]:

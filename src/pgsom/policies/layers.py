@@ -60,6 +60,21 @@ def backward(network: MLP, params: tuple[Layer, ...], observations: Array) -> Ba
     return Backward(network, params, trace.outputs, trace.inputs, trace.pre_activations, slopes, from_exit)
 
 
+def along(direction: Array, passed: Backward) -> Backward:
+    """The same pass for output cotangents that are all multiples of one `direction` [output].
+
+    Signals are linear in the cotangent, so the direction is sent back once and scaled: a gradient and the columns
+    of a Fisher factor share one way back.
+    """
+    once = passed.signals(jnp.broadcast_to(direction, passed.outputs.shape))
+
+    def signals(cotangents: Array) -> tuple[Array, ...]:
+        multiple = cotangents @ direction / jnp.sum(jnp.square(direction))
+        return tuple(multiple[:, None] * delta for delta in once)
+
+    return passed._replace(signals=signals)
+
+
 def column_signals(passed: Backward, columns: Array) -> tuple[Array, ...]:
     """δ [sample, column, unit] for several cotangents a sample, `columns` [sample, output, column]."""
     return jax.vmap(passed.signals, in_axes=2, out_axes=1)(columns)

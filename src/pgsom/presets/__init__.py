@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from pgsom.checks import check_choice
 
+SEEDS_MEASURED = 32
+
 
 class Preset(NamedTuple):
     """A preset as its file has it."""
@@ -19,6 +21,8 @@ class Preset(NamedTuple):
     """The arguments of `pgsom.train`: environment, method, episodes, and the method's options."""
     goal: float
     """The mean return of 100 fresh episodes after training that a seed is to reach (`make learn`)."""
+    seeds_measured: int
+    """How many seeds that is asked of: 32, and fewer where training is long (`make learn-long`)."""
 
     @property
     def summary(self) -> str:
@@ -39,8 +43,8 @@ def read_preset(name: str) -> Preset:
     check_choice("preset", name, preset_names())
     text = resources.files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
     settings = tomllib.loads(text)
-    goal = float(settings.pop("goal"))
-    return Preset(name, settings | settings.pop("options"), goal)
+    goal, seeds = float(settings.pop("goal")), int(settings.pop("seeds_measured", SEEDS_MEASURED))
+    return Preset(name, settings | settings.pop("options"), goal, seeds)
 
 
 def preset(name: str, **changes: Any) -> dict[str, Any]:

@@ -97,7 +97,9 @@ class CompiledEngine:
                 many_methods=len(plan.methods) > 1,
             )
         )
-        return state, jax.tree.map(lambda leaf: np.asarray(leaf[:, :updates]), rows)
+        # Cut on the host: JAX would compile a slice for every length there is, and keep it. Copied, as a view would
+        # keep all of the program's rows.
+        return state, jax.tree.map(lambda leaf: np.asarray(leaf)[:, :updates].copy(), rows)
 
     def carried(self) -> Carried:
         return {}

@@ -17,8 +17,8 @@ from pgsom.runs.files import DIGITS, DamageError, digest, inner_folder, read_che
 from pgsom.training import Metrics
 
 METRICS = "metrics"
-LONGEST = 2**16
-"""Updates in a part that is still joined with another."""
+MOST_ROWS = 2**18
+"""In a part that two others become: joining takes memory, and a run's must not depend on how long it is."""
 NAME = re.compile(rf"(\d{{10}})-(\d{{10}})\.([0-9a-f]{{{DIGITS}}})\.parquet")
 NAMES = Metrics._fields
 
@@ -68,8 +68,8 @@ def join_neighbours(run: Path, seeds: Sequence[int]) -> None:
         if len(parts) < 2:
             return
         older, newer = parts[-2:]
-        long = newer.last - older.first
-        if newer.last - newer.first < older.last - older.first or long > LONGEST:
+        rows = (newer.last - older.first) * len(seeds)
+        if newer.last - newer.first < older.last - older.first or rows > MOST_ROWS:
             return
         try:
             both = [_read(part, len(seeds)) for part in (older, newer)]

@@ -11,9 +11,12 @@ from jax import Array
 class Bernoulli:
     """Independent switches; output i is the logit of switch i being on, p_i = σ(u_i)."""
 
+    def noise(self, key: Array, outputs: Array) -> Array:
+        """One uniform number a switch."""
+        return jax.random.uniform(key, outputs.shape, outputs.dtype)
+
     def sample(self, key: Array, outputs: Array) -> Array:
-        draws = jax.random.uniform(key, outputs.shape, outputs.dtype)
-        return (draws < jax.nn.sigmoid(outputs)).astype(jnp.int32)
+        return (self.noise(key, outputs) < jax.nn.sigmoid(outputs)).astype(jnp.int32)
 
     def mode(self, outputs: Array) -> Array:
         return (outputs > 0).astype(jnp.int32)

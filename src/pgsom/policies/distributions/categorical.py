@@ -13,10 +13,14 @@ from jax import Array
 class Categorical:
     """A finite choice; the outputs are its logits."""
 
+    def noise(self, key: Array, outputs: Array) -> Array:
+        """One uniform number."""
+        return jax.random.uniform(key, dtype=outputs.dtype)
+
     def sample(self, key: Array, outputs: Array) -> Array:
         """Invert the cumulative distribution at one uniform number."""
         below = jnp.cumsum(jax.nn.softmax(outputs))[:-1]
-        return jnp.sum(jax.random.uniform(key, dtype=outputs.dtype) >= below).astype(jnp.int32)
+        return jnp.sum(self.noise(key, outputs) >= below).astype(jnp.int32)
 
     def mode(self, outputs: Array) -> Array:
         """The action with the largest logit; the first of equals."""
@@ -55,6 +59,11 @@ class MultiCategorical:
     """Independent finite choices, the i-th among `choices[i]`; the outputs are their logits, one after the other."""
 
     choices: tuple[int, ...]
+
+    def noise(self, key: Array, outputs: Array) -> Array:
+        """One uniform number a choice."""
+        keys = jax.random.split(key, len(self.choices))
+        return jnp.stack([ONE.noise(k, u) for k, u in zip(keys, self._split(outputs), strict=True)])
 
     def sample(self, key: Array, outputs: Array) -> Array:
         keys = jax.random.split(key, len(self.choices))

@@ -22,9 +22,13 @@ class Gaussian:
 
     bounds: Bounds
 
+    def noise(self, key: Array, outputs: Array) -> Array:
+        """One standard normal number an entry."""
+        return jax.random.normal(key, (self.bounds.size,), outputs.dtype)
+
     def sample(self, key: Array, outputs: Array) -> Array:
         mean, log_std = jnp.split(outputs, 2)
-        return mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape, mean.dtype)
+        return mean + jnp.exp(log_std) * self.noise(key, outputs)
 
     def mode(self, outputs: Array) -> Array:
         return jnp.split(outputs, 2)[0]
@@ -89,6 +93,9 @@ class TanhGaussian:
     def base(self) -> Gaussian:
         """The Gaussian of x."""
         return Gaussian(self.bounds)
+
+    def noise(self, key: Array, outputs: Array) -> Array:
+        return self.base.noise(key, outputs)
 
     def sample(self, key: Array, outputs: Array) -> Array:
         return self.base.sample(key, outputs)
