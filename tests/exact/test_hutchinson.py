@@ -135,7 +135,7 @@ def test_probes_of_scales_that_do_not_depend_on_the_state() -> None:
         return passed.inputs, passed.signals(by_outputs), log_prob
 
     (inputs, deltas, _), (inputs_dot, deltas_dot, log_prob_dot) = jax.jvp(signals, (params,), (v,))
-    there = moved(policy.network, policy.distribution, params, pairs, seen, action)
+    there = moved(layers.backward(policy.network, params, seen), policy.distribution, pairs, action)
     from_outside = [index for index, a_dot in enumerate(there.inputs_dot) if a_dot is None]
     assert from_outside == [0, 2] and not any(inputs_dot[index].any() for index in from_outside)
     there = there._replace(inputs_dot=(inputs_dot[0], there.inputs_dot[1], inputs_dot[2]))

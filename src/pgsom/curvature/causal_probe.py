@@ -9,7 +9,7 @@ from jax import Array
 
 from pgsom.folds import Fold
 from pgsom.objective import LocalObjective
-from pgsom.policies import MLP, Layer, derivatives
+from pgsom.policies import Layer, derivatives
 from pgsom.policies.derivatives import Chunk
 from pgsom.policies.layers import outer_sum, outer_sums_by_episode
 from pgsom.policies.tangents import Moved, SignPair, moved, sign_pairs, times_signs
@@ -58,10 +58,9 @@ def _of_chunk(
     objective: LocalObjective, v: tuple[SignPair, ...], chunk: Chunk, w: Array, taken: Array, so_far: Array
 ) -> tuple[Tree, Array, Tree]:
     """This chunk's Σ z by episode, the next Σ s and Σ w s, and what is added to H v but for S Σ z."""
-    network, head = objective.policy.network, objective.policy.distribution
-    assert isinstance(network, MLP)
     flat = derivatives.flatten(chunk)
-    there = moved(network, head, objective.params, v, flat.observation, flat.action)
+    passed = derivatives.traced(objective.policy, objective.params, flat)
+    there = moved(passed, objective.policy.distribution, v, flat.action)
     s = there.log_prob_dot.reshape(w.shape) * taken
     sums = so_far[:, None] + running_sums(jnp.stack([s, w * s]))
     q = w * sums[0] - taken * sums[1]

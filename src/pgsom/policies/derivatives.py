@@ -274,13 +274,18 @@ def flatten(chunk: Chunk) -> Chunk:
 
 def _backward(policy: Policy, params: Tree, chunk: Chunk, weights: Array) -> tuple[layers.Backward, Chunk, Array]:
     """Trace an MLP over all steps of a chunk as one list of samples."""
-    assert isinstance(policy.network, MLP)
     flat = flatten(chunk)
+    return traced(policy, params, flat), flat, weights.reshape(-1)
+
+
+def traced(policy: Policy, params: Tree, flat: Chunk) -> layers.Backward:
+    """The pass of an MLP over a list of samples, from which derivatives of ln π are sent back."""
+    assert isinstance(policy.network, MLP)
     passed = layers.backward(policy.network, params, flat.observation)
     if isinstance(policy.distribution, Categorical) and passed.outputs.shape[-1] == 2:
         # A shift of both logits changes nothing, so every derivative by them is a multiple of (1, −1).
         passed = layers.along(jnp.array([1.0, -1.0], passed.outputs.dtype), passed)
-    return passed, flat, weights.reshape(-1)
+    return passed
 
 
 def _score_signals(policy: Policy, passed: layers.Backward, flat: Chunk, weights: Array) -> tuple[Array, ...]:

@@ -36,6 +36,10 @@ class Backward(NamedTuple):
     pre_activations: tuple[Array, ...]
     slopes: tuple[Slopes, ...]
     from_exit: Callable[[Array], tuple[Array, ...]]
+    direction: Array | None = None
+    """[output], where all cotangents are multiples of one direction,"""
+    along: tuple[tuple[Array, ...], tuple[Array, ...]] | None = None
+    """and what it gives."""
 
     def signals(self, cotangents: Array) -> tuple[Array, ...]:
         """δ [sample, unit] of every layer, for `cotangents` [sample, output]: δ = φ′(z) ⊙ W₊δ₊."""
@@ -43,6 +47,12 @@ class Backward(NamedTuple):
 
     def signals_and_arrivals(self, cotangents: Array) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
         """δ of every layer, and W₊δ₊ of every hidden one."""
+        if self.direction is not None and self.along is not None:
+            multiple = cotangents @ self.direction / jnp.sum(jnp.square(self.direction))
+            signals_along, arrivals_along = self.along
+            return tuple(multiple[:, None] * x for x in signals_along), tuple(
+                multiple[:, None] * x for x in arrivals_along
+            )
         signals = list(self.from_exit(cotangents))
         arrivals: list[Array] = []
         for index in range(self.network.depth - 2, -1, -1):
@@ -66,13 +76,8 @@ def along(direction: Array, passed: Backward) -> Backward:
     Signals are linear in the cotangent, so the direction is sent back once and scaled: a gradient and the columns
     of a Fisher factor share one way back.
     """
-    once = passed.signals(jnp.broadcast_to(direction, passed.outputs.shape))
-
-    def signals(cotangents: Array) -> tuple[Array, ...]:
-        multiple = cotangents @ direction / jnp.sum(jnp.square(direction))
-        return tuple(multiple[:, None] * delta for delta in once)
-
-    return passed._replace(signals=signals)
+    once = passed.signals_and_arrivals(jnp.broadcast_to(direction, passed.outputs.shape))
+    return passed._replace(direction=direction, along=once)
 
 
 def column_signals(passed: Backward, columns: Array) -> tuple[Array, ...]:

@@ -13,7 +13,7 @@ from jax import Array
 
 from pgsom.policies import layers
 from pgsom.policies.distributions import Distribution
-from pgsom.policies.networks import MLP, Layer
+from pgsom.policies.networks import Layer
 
 
 class SignPair(NamedTuple):
@@ -57,20 +57,13 @@ class Moved(NamedTuple):
     log_prob_dot: Array
 
 
-def moved(
-    network: MLP,
-    head: Distribution,
-    params: tuple[Layer, ...],
-    direction: tuple[SignPair, ...],
-    observation: Array,
-    action: Array,
-) -> Moved:
-    """Forwards and backwards for samples [sample, …], dots for derivatives along the direction.
+def moved(passed: layers.Backward, head: Distribution, direction: tuple[SignPair, ...], action: Array) -> Moved:
+    """Forwards and backwards with a pass over samples [sample, …], dots for derivatives along the direction.
 
     ż = ȧ W + (a·r + r_b) c,                 ȧ₊ = φ′(z) ⊙ ż
     δ = φ′(z) ⊙ W₊δ₊,                        δ̇ = φ″(z) ⊙ ż ⊙ W₊δ₊ + φ′(z) ⊙ (W₊δ̇₊ + (c·δ₊) r)
     """
-    passed = layers.backward(network, params, observation)
+    network, params = passed.network, passed.params
     inputs_dot: list[Array | None] = []
     z_dot = []
     a_dot = None

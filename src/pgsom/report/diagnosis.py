@@ -200,13 +200,23 @@ def _draw_spectra(axes: Any, seeds: Sequence[Mapping[str, Any]]) -> None:
         label = "Fisher, top" if index == 0 else None
         axes.plot(np.arange(1, len(fisher) + 1), fisher, "x", color=CURVATURE, markersize=4, label=label)
     axes.axhline(0, color="#999999", linewidth=0.6)
-    least = min(max(abs(x) for seed in seeds for x in seed[name]) for name in ENDS)
-    if least > 0:  # Hessian and Fisher can be of very different size
-        axes.set_yscale("symlog", linthresh=least)
-        axes.yaxis.get_major_locator().set_params(numticks=7)
+    _scale_both_ways(axes, [np.asarray([seed[name] for seed in seeds]) for name in ENDS])
     axes.set_ylabel("eigenvalue")
     axes.set_xlabel("rank")
     _legend(axes)
+
+
+def _scale_both_ways(axes: Any, groups: Sequence[Any]) -> None:
+    """Logarithmic above and below zero, as Hessian and Fisher can be of very different size."""
+    least = min(np.abs(values).max() for values in groups)
+    if not least > 0:
+        return
+    low, high = min(values.min() for values in groups), max(np.abs(values).max() for values in groups)
+    powers = 10.0 ** np.unique(np.linspace(np.ceil(np.log10(least)), np.floor(np.log10(high)), 4).round())
+    axes.set_yscale("symlog", linthresh=least)
+    axes.set_ylim(min(1.5 * low, -least), 3 * high)
+    axes.set_yticks([0, *powers, *(-powers[powers < -1.5 * low])], minor=False)
+    axes.minorticks_off()
 
 
 def _legend(axes: Any) -> None:
