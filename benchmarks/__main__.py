@@ -18,15 +18,6 @@ QUESTIONS = (
     "host",
     "same_curve",
 )
-    "update_cost",
-    "short_episodes",
-    "estimator_cost",
-    "against_backpack",
-    "against_pytorch",
-    "paper_cost",
-    "host",
-    "same_curve",
-)
 RESULTS = Path(__file__).parent / "results.json"
 
 
