@@ -108,10 +108,10 @@ MUTATIONS = (
         "tests/exact/test_kfac.py -k factored_damping",
     ),
     Mutation(
-        "a probe forgets the scores of earlier chunks",
+        "a probe forgets the weights that were still to come",
         "curvature/causal_probe.py",
-        "jax.tree.map(jnp.add, product, across)",
-        "product",
+        "t + jnp.tensordot(so_far[:, 1], c, 1)",
+        "t",
         "tests/exact/test_hutchinson.py -k gradients_pass",
     ),
     Mutation(
@@ -152,8 +152,8 @@ MUTATIONS = (
     Mutation(
         "the entropy bonus a penalty on the states' own entropy",
         "policies/derivatives.py",
-        "w * head.log_prob(u, action) + v * head.entropy(u)",
-        "w * head.log_prob(u, action) - v * head.entropy(u)",
+        "passed.signals(v * jax.vmap",
+        "passed.signals(-v * jax.vmap",
         f"{EXPECTATIONS} -k entropy_bonus",
     ),
     Mutation(
