@@ -61,9 +61,9 @@ HEAD = f"""# Long trainings, beside published numbers
 Presets whose environments are stepped on the host take a minute or more for each seed, so few seeds are trained.
 Seeds are of root seed {ROOT_SEED}; the presets were tuned on root seed 1, by hand. A seed's score is the mean
 undiscounted return of {EVALUATION} fresh episodes after training: with actions drawn, and with the most probable ones,
-which is how the published numbers were evaluated and what is compared with the goal (where it is given). Intervals: 95 %, bootstrapped over seeds and widened for few of them;
-the published ± are standard deviations over seeds. Every number is of one budget, reached once, without choosing among
-checkpoints.
+which is how the published numbers were evaluated and what is compared with the goal (where it is given). Intervals:
+95 %, bootstrapped over seeds and widened for few of them; the published ± are standard deviations over seeds. Every
+number is of one budget, reached once, without choosing among checkpoints.
 
 The page is written by `make learn-long` from `benchmarks/control.json`, and the rows of environments in JAX from
 `benchmarks/learning.json`.
