@@ -133,6 +133,8 @@ def cells_in_jax(name: str, row: learning.Row) -> list[str]:
 
 
 def interval(scores: list[float]) -> str:
+    if len(scores) == 1:
+        return f"{scores[0]:.1f} (one seed: no interval)"
     mean, low, high = bootstrap_mean(scores)
     return f"{mean:.1f} [{low:.1f}, {high:.1f}]"
 
