@@ -402,6 +402,13 @@ MUTATIONS = (
         "tests/faults/test_watching.py -k reached_its_target",
     ),
     Mutation(
+        "a stopped run waited for, however long it takes to close",
+        "cli/interrupt.py",
+        "(not self._kept or self._left.wait(until - time.monotonic()))",
+        "(not self._kept or True)",
+        "tests/faults/test_living.py -k long_to_close",
+    ),
+    Mutation(
         "rows beyond the checkpoint kept when a run is carried on",
         "runs/rows.py",
         "if part.last <= updates:",
