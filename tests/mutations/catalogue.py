@@ -402,6 +402,13 @@ MUTATIONS = (
         "tests/faults/test_watching.py -k reached_its_target",
     ),
     Mutation(
+        "a stopped run waited for, however long it takes to close",
+        "cli/interrupt.py",
+        "(not self._kept or self._left.wait(until - time.monotonic()))",
+        "(not self._kept or True)",
+        "tests/faults/test_living.py -k long_to_close",
+    ),
+    Mutation(
         "rows beyond the checkpoint kept when a run is carried on",
         "runs/rows.py",
         "if part.last <= updates:",
@@ -491,5 +498,26 @@ MUTATIONS = (
         " - noise / len(x))",
         ")",
         "tests/exact/test_diagnosis.py -k clarity",
+    ),
+    Mutation(
+        "the same random numbers at every step on the host",
+        "acting.py",
+        "return noise[:, t - begins]",
+        "return noise[:, 0]",
+        "tests/host/test_acting.py -k every_head",
+    ),
+    Mutation(
+        "an update played with what the one before foresaw",
+        "host_training.py",
+        "known is not None and known[0] is state",
+        "known is not None",
+        "tests/host/test_host_training.py -k depends_on_the_state",
+    ),
+    Mutation(
+        "a branch of an exported network taken for the other",
+        "exporting/traced.py",
+        "np.where(which, second, first)",
+        "np.where(which, first, second)",
+        "tests/host/test_exporting_modules.py -k traces_it",
     ),
 )
