@@ -40,11 +40,12 @@ class Run:
 
     def speed(self, steps: int) -> tuple[float, float]:
         """Steps per second, and per second of the processor."""
-        before = int(self.state.env_steps[0])
+        before = made = int(np.asarray(self.state.env_steps)[0])
         started, busy = time.perf_counter(), time.process_time()
-        while int(self.state.env_steps[0]) - before < steps:
+        while made - before < steps:
             self.state, _ = self.training.step(self.state)
-        made = int(self.state.env_steps[0]) - before
+            made = int(np.asarray(self.state.env_steps)[0])
+        made -= before
         return made / (time.perf_counter() - started), made / (time.process_time() - busy)
 
 

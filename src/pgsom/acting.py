@@ -38,13 +38,24 @@ def actor_for(
     seen: Moments | None,
     *,
     deterministic: bool = False,
-    steps: int = AHEAD,
+    noise: Array | None = None,
 ) -> Actor:
-    """Of `copies` copies of each member in about `steps` steps; keys [member], params and seen [member, …]."""
-    data = jax.random.key_data(keys)
+    """Of `copies` copies of each member; keys or their data [member], params and seen [member, …].
+
+    `noise` is what `first_noise` gave for these keys, if that is known.
+    """
+    data = jax.random.key_data(keys) if jnp.issubdtype(keys.dtype, jax.dtypes.prng_key) else keys
     if not goes_in_numpy(policy.network, policy.distribution):
         return _compiled(policy, copies, data, params, seen, deterministic=deterministic)
-    return _in_numpy(policy, copies, data, params, seen, deterministic=deterministic, ahead=min(steps, AHEAD))
+    return _in_numpy(policy, copies, data, params, seen, deterministic=deterministic, first=noise)
+
+
+def first_noise(policy: Policy, copies: int, key: Array, params: Tree, steps: int = 0) -> Array | None:
+    """For one member, inside a program: what its draws are made from in a batch's first `steps` steps, or `AHEAD`."""
+    if not goes_in_numpy(policy.network, policy.distribution):
+        return None
+    size, dtype = kind_of_outputs(policy.network, params)
+    return _noise(policy.distribution, copies, min(steps or AHEAD, AHEAD), jnp.zeros(size, dtype), key, 0)
 
 
 def _compiled(
@@ -60,20 +71,26 @@ def _compiled(
 
 
 def _in_numpy(
-    policy: Policy, copies: int, data: Array, params: Tree, seen: Moments | None, *, deterministic: bool, ahead: int
+    policy: Policy,
+    copies: int,
+    data: Array,
+    params: Tree,
+    seen: Moments | None,
+    *,
+    deterministic: bool,
+    first: Array | None,
 ) -> Actor:
     head, members, network = policy.distribution, data.shape[0], forward(policy.network, params, seen)
     size, dtype = kind_of_outputs(policy.network, params)
-    program = noise_program(policy, copies, ahead, size, dtype)
     given_for = executed(head, dtype)
-    noise: dict[int, NDArray[Any]] = {}
+    begins, noise = (0, np.asarray(first)) if first is not None else (0, np.zeros((members, 0)))
 
     def noise_at(t: int) -> NDArray[Any]:
-        chunk, row = divmod(t, ahead)
-        if chunk not in noise:
-            noise.clear()
-            noise[chunk] = np.asarray(program(data, np.int32(chunk * ahead)))
-        return noise[chunk][row]
+        nonlocal begins, noise
+        if not begins <= t < begins + noise.shape[1]:
+            program = noise_program(policy, copies, size, dtype)
+            begins, noise = t, np.asarray(program(data, np.int32(t)))
+        return noise[:, t - begins]
 
     def act(t: int, observation: NDArray[Any]) -> Acted:
         with np.errstate(all="ignore"):
@@ -105,7 +122,8 @@ def act_program(policy: Policy, copies: int, deterministic: bool = False) -> Cal
 
     def act(params: Tree, key_data: Array, t: Any, observation: Any, seen: Moments | None) -> Any:
         def of_member(params: Tree, data: Array, observation: Array, seen: Moments | None) -> Any:
-            return jax.vmap(partial(of_copy, params))(_keys(data, t, copies), standardise(seen, observation))
+            keys = _keys(jax.random.wrap_key_data(data), t, copies)
+            return jax.vmap(partial(of_copy, params))(keys, standardise(seen, observation))
 
         members = key_data.shape[0]
         by_member = observation.reshape(members, copies, *observation.shape[1:])
@@ -116,20 +134,24 @@ def act_program(policy: Policy, copies: int, deterministic: bool = False) -> Cal
 
 
 @functools.lru_cache(maxsize=64)
-def noise_program(policy: Policy, copies: int, rows: int, outputs: int, dtype: Any) -> Callable[..., Array]:
-    """(key data [member], t) → what the draws of the steps t, …, t + rows − 1 are made from [row, member, copy, …]."""
-    head: Any = policy.distribution
+def noise_program(policy: Policy, copies: int, outputs: int, dtype: Any) -> Callable[..., Array]:
+    """(key data [member], t) → what the draws of the next `AHEAD` steps are made from [member, row, copy, …]."""
     blank = jnp.zeros(outputs, dtype)
 
-    def noise(key_data: Array, first: Any) -> Array:
-        def at(t: Array) -> Array:
-            keys = jax.vmap(lambda data: _keys(data, t, copies))(key_data)
-            return jax.vmap(jax.vmap(lambda key: head.noise(key, blank)))(keys)
+    def of_member(data: Array, first: Array) -> Array:
+        return _noise(policy.distribution, copies, AHEAD, blank, jax.random.wrap_key_data(data), first)
 
-        return jax.vmap(at)(first + np.arange(rows))
-
-    return jax.jit(noise)
+    return jax.jit(jax.vmap(of_member, (0, None)))
 
 
-def _keys(data: Array, t: Any, copies: int) -> Array:
-    return jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(data), t), copies)
+def _noise(head: Any, copies: int, rows: int, blank: Array, key: Array, first: Any) -> Array:
+    """[row, copy, …]."""
+
+    def at(t: Array) -> Array:
+        return jax.vmap(lambda own: head.noise(own, blank))(_keys(key, t, copies))
+
+    return jax.vmap(at)(first + jnp.arange(rows))
+
+
+def _keys(key: Array, t: Any, copies: int) -> Array:
+    return jax.random.split(jax.random.fold_in(key, t), copies)

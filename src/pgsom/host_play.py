@@ -20,8 +20,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from pgsom.acting import AHEAD, Actor, actor_for
-from pgsom.environments import Copies, HostEnvironment, HostStep
+from pgsom.acting import Actor, actor_for
+from pgsom.environments import Copies, HostEnvironment
 from pgsom.folds import padded_length
 from pgsom.normalisation import Moments
 from pgsom.policies import Policy
@@ -37,7 +37,8 @@ COPIES_OF_SCORE = 8
 
 @partial(jax.jit, static_argnames="copies")
 def reset_seeds(keys: Array, copies: int) -> Array:
-    """31 bits for every copy [member · copy]."""
+    """31 bits for every copy [member · copy], from keys or their data."""
+    keys = keys if jnp.issubdtype(keys.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(keys)
     drawn = jax.vmap(lambda key: jax.random.bits(jax.random.fold_in(key, RESETS), (copies,), jnp.uint32))(keys)
     return (drawn >> 1).reshape(-1)
 
@@ -63,9 +64,8 @@ class _Record:
 
 
 class _Episodes(NamedTuple):
-    """One episode in every copy."""
+    """One episode in every copy, filled in while they go on."""
 
-    steps: int
     length: NDArray[Any]
     terminated: NDArray[Any]
     truncated: NDArray[Any]
@@ -90,10 +90,12 @@ class HostPlayer:
         self._open: Copies = environment.open([f"{label}, copy {i}" for label in labels for i in range(copies)])
         self._standing: _Standing | None = None
 
-    def episodes(self, keys: Array, params: Tree, seen: Moments | None = None) -> Rollout:
-        """An episode in each copy; keys [member], params and seen [member, …]."""
+    def episodes(
+        self, keys: Array, params: Tree, seen: Moments | None = None, *, noise: Array | None = None
+    ) -> Rollout:
+        """An episode in each copy; keys (or their data) [member], params, seen and noise [member, …]."""
         record = _Record(padded_length(self.environment.horizon), self.members)
-        ended = self._play(keys, params, seen, record)
+        ended = self._play(keys, params, seen, record, noise=noise)
         dtype = jnp.zeros((), float).dtype
         return Rollout(
             observation=record.of("observation"),
@@ -107,9 +109,11 @@ class HostPlayer:
             reward_scale=self._ones(dtype),
         )
 
-    def segments(self, keys: Array, params: Tree, seen: Moments | None, steps: int) -> Segments:
+    def segments(
+        self, keys: Array, params: Tree, seen: Moments | None, steps: int, *, noise: Array | None = None
+    ) -> Segments:
         """`steps` calls of each copy; in the autoreset mode NEXT_STEP some only begin an episode."""
-        record, act = _Record(steps, self.members), self._actor(keys, params, seen, steps=steps)
+        record, act = _Record(steps, self.members), self._actor(keys, params, seen, noise=noise)
         observation, time, total = self._standing or self._begun(keys)
         for t in range(steps):
             action, outputs, executed = act(t, observation)
@@ -139,7 +143,7 @@ class HostPlayer:
     def blank(self, keys: Array, params: Tree, seen: Moments | None, steps: int) -> Rollout | Segments:
         """A batch of the right shapes in which nothing happened; `steps` 0 for whole episodes."""
         observation = np.zeros((self._open.count, *self.environment.observation.shape), self._open.dtype)
-        action, outputs, _ = self._actor(keys, params, seen, steps=steps or AHEAD)(0, observation)
+        action, outputs, _ = self._actor(keys, params, seen)(0, observation)
         rows = steps or padded_length(self.environment.horizon)
         count, dtype = np.ones(self._open.count), jnp.zeros((), float).dtype
 
@@ -190,34 +194,40 @@ class HostPlayer:
         return _Standing(self._reset(keys), np.zeros(count, np.int32), np.zeros(count))
 
     def _play(
-        self, keys: Array, params: Tree, seen: Moments | None, record: _Record | None, *, deterministic: bool = False
+        self,
+        keys: Array,
+        params: Tree,
+        seen: Moments | None,
+        record: _Record | None,
+        *,
+        deterministic: bool = False,
+        noise: Array | None = None,
     ) -> _Episodes:
         """Step all copies until the last has ended its episode."""
-        act = self._actor(keys, params, seen, deterministic=deterministic)
+        act = self._actor(keys, params, seen, deterministic=deterministic, noise=noise)
         observation = self._reset(keys)
         count, horizon = self._open.count, self.environment.horizon
-        nobody = np.zeros(count, bool)
-        ended = _Episodes(0, np.zeros(count, np.int32), nobody, nobody, observation, np.zeros(count))
-        alive = ~nobody
-        while alive.any() and ended.steps < horizon:
-            action, outputs, executed = act(ended.steps, observation)
+        length, (terminated, truncated) = np.zeros(count, np.int32), np.zeros((2, count), bool)
+        ended = _Episodes(length, terminated, truncated, observation.copy(), np.zeros(count))
+        steps, alive = 0, np.ones(count, bool)
+        while alive.any() and steps < horizon:
+            action, outputs, executed = act(steps, observation)
             step = self._open.step(executed, ~alive)
+            reward = np.where(alive, step.reward, 0.0)
             if record is not None:
-                row = {"observation": observation, "action": action, "outputs": outputs}
-                record.write(ended.steps, **row, reward=np.where(alive, step.reward, 0.0))
-            ended = _after(ended, step, alive, horizon)
-            observation, alive = step.observation, alive & ~(ended.terminated | ended.truncated)
+                record.write(steps, observation=observation, action=action, outputs=outputs, reward=reward)
+            steps += 1
+            ended.length[alive] = steps
+            ended.total[:] += reward
+            over = alive & (step.terminated | step.truncated | (steps >= horizon))
+            if over.any():
+                # An environment whose own limit is longer than the horizon is cut here.
+                ended.terminated[over] = step.terminated[over]
+                ended.truncated[over] = step.truncated[over] | ((steps >= horizon) & ~step.terminated[over])
+                ended.final[over] = step.final[over]
+                alive = alive & ~over
+            observation = step.observation
         return ended
-
-
-def _after(ended: _Episodes, step: HostStep, alive: NDArray[Any], horizon: int) -> _Episodes:
-    steps = ended.steps + 1
-    terminated = ended.terminated | (alive & step.terminated)
-    # An environment whose own limit is longer than the horizon is cut here.
-    truncated = ended.truncated | (alive & (step.truncated | ((steps >= horizon) & ~step.terminated)))
-    final = np.where(alive.reshape(-1, *[1] * (step.final.ndim - 1)), step.final, ended.final)
-    total = ended.total + np.where(alive, step.reward, 0.0)
-    return _Episodes(steps, ended.length + alive.astype(np.int32), terminated, truncated, final, total)
 
 
 @jax.jit

@@ -10,13 +10,14 @@ times, while the environment, which costs far more, is stepped once.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from pgsom.acting import first_noise
 from pgsom.collectors import Batch, BatchPlan, normalised_episodes
 from pgsom.environments import HostEnvironment, Spec
 from pgsom.host_play import HostPlayer
@@ -99,8 +100,15 @@ def host_init_program(
     return jax.vmap(of_member, in_axes=(0 if many_methods else None, 0))(method, keys)
 
 
-Wants = tuple[Array, Tree, Moments | None]
-"""Key, parameters and statistics for a batch, for every member."""
+class Wants(NamedTuple):
+    """What a batch is to be played with, for every member."""
+
+    key: Array
+    """its data"""
+    params: Tree
+    seen: Moments | None
+    noise: Array | None
+    """`acting.first_noise`"""
 
 
 @partial(jax.jit, static_argnames=("observation", "policy", "many_methods"))
@@ -141,7 +149,8 @@ def _wanted(observation: Spec, policy: Policy, method: Method, member: TrainStat
     try:
         update(_played(observation, method, batches), policy, method, member)
     except _Wanted as wanted:
-        return wanted.key, wanted.params, wanted.seen
+        noise = first_noise(policy, method.plan.environments, wanted.key, wanted.params, method.plan.steps)
+        return Wants(jax.random.key_data(wanted.key), wanted.params, wanted.seen, noise)
     raise AssertionError("an update played fewer batches than its method says")
 
 
@@ -178,9 +187,9 @@ class HostTraining:
         """One update of every member."""
         known = self._after
         first = known[1] if known is not None and known[0] is state else self._wanted(state, ())
-        played: tuple[Batch, ...] = (self._play(*first),)
+        played: tuple[Batch, ...] = (self._play(first),)
         while len(played) < self.method.batches_per_update:
-            played = (*played, self._play(*self._wanted(state, played)))
+            played = (*played, self._play(self._wanted(state, played)))
         state, metrics, wants = self._update(state, played)
         self._after = state, wants
         return state, metrics
@@ -189,18 +198,18 @@ class HostTraining:
         """Compile everything, by an update from a batch in which nothing happened; its metrics, [member, 0]."""
         played: tuple[Batch, ...] = ()
         for _ in range(self.method.batches_per_update):
-            played = (*played, self._blank(*self._wanted(state, played)))
+            played = (*played, self._blank(self._wanted(state, played)))
         return jax.tree.map(lambda leaf: np.asarray(leaf)[:, None][:, :0], self._update(state, played)[1])
 
     def close(self) -> None:
         """Close the copies."""
         self.player.close()
 
-    def _blank(self, keys: Array, params: Tree, seen: Moments | None) -> Batch:
-        return self.player.blank(keys, params, seen, self.method.plan.steps)
+    def _blank(self, wants: Wants) -> Batch:
+        return self.player.blank(wants.key, wants.params, wants.seen, self.method.plan.steps)
 
-    def _play(self, keys: Array, params: Tree, seen: Moments | None) -> Batch:
-        steps = self.method.plan.steps
+    def _play(self, wants: Wants) -> Batch:
+        steps, (key, params, seen, noise) = self.method.plan.steps, wants
         if steps:
-            return self.player.segments(keys, params, seen, steps)
-        return self.player.episodes(keys, params, seen)
+            return self.player.segments(key, params, seen, steps, noise=noise)
+        return self.player.episodes(key, params, seen, noise=noise)

@@ -16,7 +16,7 @@ from pgsom.checks import InputError
 from pgsom.cli.main import main
 from pgsom.runs.checkpoint import entries
 from pgsom.runs.files import digest
-from pgsom.runs.folder import settings_text, standing
+from pgsom.runs.folder import Keeping, Telling, settings_text, standing
 from pgsom.runs.rows import listed
 from tests.faults.damage import HARMS, cases, outcome
 from tests.faults.small_run import UPDATES, begun, carried_on, difference, stopped, uninterrupted
@@ -186,13 +186,7 @@ def test_names_are_escaped_in_the_summary(whole: pgsom.Result, tmp_path: Path) -
     run = dataclasses.replace(whole, settings=settings, notes=("<img src=x>",)).save(tmp_path / "run")
     said = (run / "summary.md").read_text()
     assert "<script" not in said and "<img" not in said and "&lt;script&gt;" in said
-    assert settings_text(settings, whole_keeping()).startswith("environment = ")
-
-
-def whole_keeping() -> "pgsom.runs.folder.Keeping":
-    from pgsom.runs.folder import Keeping
-
-    return Keeping()
+    assert settings_text(settings, Keeping(), Telling()).startswith("environment = ")
 
 
 def test_a_summary_that_is_not_one_is_no_reason_to_fail(run: Path) -> None:

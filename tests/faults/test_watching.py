@@ -76,6 +76,43 @@ def test_a_target_return_ends_the_run_and_the_run_is_finished(tmp_path: Path) ->
     assert stopped.updates == 24 and not stopped.reached_target
 
 
+def test_a_run_is_taken_up_as_it_was_watched(alone: pgsom.Result, tmp_path: Path) -> None:
+    """Loggers, evaluations and the target stay, and an evaluation during which it was stopped is made again."""
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    told = {"log": "jsonl", "evaluate_every": 8, "evaluation_episodes": 3, "checkpoint_updates": 8}
+    train(updates=UPDATES, out=whole, **told)
+
+    def fails(evaluation: Evaluation) -> None:
+        raise RuntimeError(evaluation.updates)
+
+    with pytest.raises(RuntimeError, match="8"):
+        train(updates=UPDATES, out=run, on_evaluation=fails, **told)
+    assert overview(run).state == "failed"
+    result = pgsom.resume(run)
+    assert [one.updates for one in result.evaluations] == [8, 16, 24, 32, 40]
+    np.testing.assert_array_equal(np.asarray(result.metrics.episode_return), alone.returns)
+    evaluations = [evaluations_in(folder) for folder in (run, whole)]
+    assert evaluations[0] == evaluations[1] and len(evaluations[0]) == 5
+    other = pgsom.resume(run, updates=UPDATES + 8, log=(), evaluate_every=0)
+    assert other.updates == UPDATES + 8 and other.evaluations == () and evaluations_in(run) == evaluations[1]
+    assert pgsom.resume(run, updates=UPDATES + 16).evaluations == (), "and that is remembered in its turn"
+
+
+def evaluations_in(run: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (run / "progress.jsonl").read_text().splitlines()]
+    return [line for line in lines if "evaluation" in line]
+
+
+def test_a_run_that_reached_its_target_stays_so(tmp_path: Path) -> None:
+    run, told = tmp_path / "run", {"updates": UPDATES, "evaluate_every": 8, "target_return": -1000}
+    first = train(out=run, **told)
+    for again in (pgsom.resume(run), train(out=run, resume="auto", **told), pgsom.resume(run, updates=2 * UPDATES)):
+        assert again.updates == 8 and again.reached_target and again.notes == first.notes
+    assert overview(run).state == "finished"
+    further = pgsom.resume(run, target_return=1000.0, updates=UPDATES)
+    assert further.updates == UPDATES and not further.reached_target
+
+
 def test_a_frozen_seed_does_not_count_in_an_evaluation() -> None:
     returns = np.array([[1.0, 3.0], [np.nan, 0.0]])
     assert Evaluation(8, returns, np.array([True, False])).mean == 2

@@ -19,6 +19,7 @@ from pgsom.environments import (
     gymnasium_environment,
     make,
 )
+from pgsom.environments.gymnasium_copies import GymnasiumCopies, InThreads
 from pgsom.environments.gymnasium_spaces import action_conversion, action_spec, flattening, observation_spec
 from tests.host.clock import BETWEEN, CUT, ENDED, Clock, limited
 
@@ -89,6 +90,33 @@ def test_the_environments_own_vector_is_stepped_in_its_mode() -> None:
     steps = [copies.step(np.array([1, 0], np.int32)) for _ in range(6)]
     assert steps[4].truncated.all() and not steps[4].terminated.any() and steps[4].taken.all()
     assert not steps[5].taken.any() and (np.abs(steps[5].observation) <= 0.05).all()
+
+
+def test_a_vector_with_a_seed_for_life_is_made_anew_for_another() -> None:
+    """As EnvPool's, which takes its seed when it is made and ignores the one of `reset`."""
+    alive: list[int] = []
+
+    class Seeded(SyncVectorEnv):
+        def __init__(self, seed: int) -> None:
+            super().__init__([lambda: gymnasium.make("CartPole-v1")] * 2, autoreset_mode=AutoresetMode.NEXT_STEP)
+            self.own = seed
+            alive.append(seed)
+
+        def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+            assert seed is None
+            return super().reset(seed=self.own)
+
+        def close_extras(self, **arguments: Any) -> None:
+            alive.remove(self.own)
+            super().close_extras(**arguments)
+
+    copies = GymnasiumCopies(InThreads(Seeded), "seeded", seed_each=False)
+    first, again, other = (copies.reset([seed, 9]).copy() for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other) and alive == [4]
+    assert copies.step(np.zeros(2, np.int32)).taken.all()
+    copies.close()
+    assert not alive
 
 
 def test_a_vector_of_the_callers_stays_open() -> None:

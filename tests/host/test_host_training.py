@@ -43,13 +43,15 @@ def test_an_update_in_pieces_is_the_update_in_one(case: str) -> None:
 
     @jax.jit
     @jax.vmap
-    def play(key: jax.Array, params: Any) -> Any:
-        return collect(environment, TABLE, params, key, 2)._replace(reward_scale=jnp.ones(()))
+    def play(data: jax.Array, params: Any) -> Any:
+        return collect(environment, TABLE, params, jax.random.wrap_key_data(data), 2)._replace(
+            reward_scale=jnp.ones(())
+        )
 
     played: Any = ()
     for _ in range(method.batches_per_update):
-        key, params, _ = wanted_program(environment.observation, TABLE, method, state, played)
-        played = (*played, play(key, params))
+        wants = wanted_program(environment.observation, TABLE, method, state, played)
+        played = (*played, play(wants.key, wants.params))
     found, told, wanted = update_program(environment.observation, TABLE, method, state, played)
 
     def alike(a: Any, b: Any) -> None:

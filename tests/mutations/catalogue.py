@@ -395,6 +395,13 @@ MUTATIONS = (
         "tests/faults/test_living.py -k another_length",
     ),
     Mutation(
+        "a run goes on that had reached its target when it was stopped",
+        "runs/session.py",
+        "stand.updates if watching.over(stand) else plan.updates",
+        "plan.updates",
+        "tests/faults/test_watching.py -k reached_its_target",
+    ),
+    Mutation(
         "rows beyond the checkpoint kept when a run is carried on",
         "runs/rows.py",
         "if part.last <= updates:",

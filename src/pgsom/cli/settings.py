@@ -15,7 +15,7 @@ from pgsom.environments import check_name
 from pgsom.presets import read_preset
 
 # Written into a saved run's settings.toml beside its options.
-NOT_OPTIONS = ("versions", "platform", "keeping", "rebuildable")
+NOT_OPTIONS = ("versions", "platform", "keeping", "telling", "rebuildable")
 KEEPING = ("out", "resume", "overwrite", "checkpoint_seconds", "checkpoint_updates", "keep")
 WATCHING = ("log", "evaluate_every", "evaluation_episodes", "target_return")
 FINISHED = "settings.toml"

@@ -11,7 +11,15 @@ from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from pgsom.checks import InputError, check_choice, check_count, suggestion, wrong
 from pgsom.environments.environment import Spec
-from pgsom.environments.gymnasium_copies import AUTORESETS, GymnasiumCopies, InProcesses, InTurn, Located, autoreset_of
+from pgsom.environments.gymnasium_copies import (
+    AUTORESETS,
+    GymnasiumCopies,
+    InProcesses,
+    InThreads,
+    InTurn,
+    Located,
+    autoreset_of,
+)
 from pgsom.environments.gymnasium_spaces import action_spec, observation_spec, time_limit
 from pgsom.environments.host import Copies
 from pgsom.environments.registry import names
@@ -49,7 +57,7 @@ class GymnasiumEnvironment:
             made = gymnasium.make_vec(str(self.gymnasium_id), len(labels), "vector_entry_point", **self._make_options())
             return GymnasiumCopies(made, self.name, seed_each=False)
         if self.vector == "envpool":
-            return GymnasiumCopies(_envpool(str(self.gymnasium_id), len(labels)), self.name, seed_each=False)
+            return GymnasiumCopies(InThreads(_envpool(str(self.gymnasium_id), len(labels))), self.name, seed_each=False)
         makers = [functools.partial(_located, self.make, self.name, label) for label in labels]
         mode = AUTORESETS[self.autoreset]
         if self.vector == "async":
@@ -246,13 +254,14 @@ def _of_vector(source: VectorEnv[Any, Any, Any], limit: int | None) -> Gymnasium
     return GymnasiumVector(name, *specs, _limited(name, found), source)
 
 
-def _envpool(gymnasium_id: str, copies: int) -> Any:
+def _envpool(gymnasium_id: str, copies: int) -> Callable[[int], Any]:
+    """What makes EnvPool's vector for a seed."""
     try:
         import envpool
     except ImportError as error:
         raise InputError(
-            f"vector='envpool': needs a package that is not installed ({error}); pip install envpool"
+            f"vector='envpool': needs a package that is not installed ({error}); pip install 'pgsom[envpool]'"
         ) from None
     if gymnasium_id not in envpool.list_all_envs():
         raise wrong("vector", "envpool", f"EnvPool has no {gymnasium_id}; accepted are sync and async")
-    return envpool.make_gymnasium(gymnasium_id, num_envs=copies)
+    return lambda seed: envpool.make_gymnasium(gymnasium_id, num_envs=copies, seed=seed)

@@ -1,5 +1,6 @@
 """Copies of a Gymnasium environment, stepped by Gymnasium's vector API in any of its autoreset modes."""
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -86,6 +87,30 @@ class InProcesses(AsyncVectorEnv):
             super()._raise_if_errors(successes)
 
 
+class InThreads(VectorEnv[Any, Any, Any]):
+    """A vector whose seed is fixed when it is made, as EnvPool's is: `reset` with a seed makes it anew."""
+
+    def __init__(self, make: Callable[[int], VectorEnv[Any, Any, Any]]) -> None:
+        self._make, self._made = make, make(0)
+        self.num_envs, self.metadata = self._made.num_envs, self._made.metadata
+        self.single_observation_space = self._made.single_observation_space
+        self.single_action_space = self._made.single_action_space
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
+        del options
+        if seed is not None:
+            self._made.close()
+            self._made = self._make(int(seed))
+        return self._made.reset()
+
+    def step(self, actions: Any) -> Any:
+        return self._made.step(actions)
+
+    def close_extras(self, **arguments: Any) -> None:
+        del arguments
+        self._made.close()
+
+
 class GymnasiumCopies:
     """`vector` as `Copies`: observations as the spec has them, actions as the space wants them, resets told apart."""
 
@@ -94,10 +119,12 @@ class GymnasiumCopies:
         self._next_step = autoreset_of(vector, name) is AutoresetMode.NEXT_STEP
         space = vector.single_observation_space
         self._plain = isinstance(space, spaces.Box | spaces.Discrete)
+        self._size, self._flat = math.prod(space.shape or ()), len(space.shape or ()) == 1
         self._start = int(space.start) if isinstance(space, spaces.Discrete) else None
         self._flatten = flattening(space)
         self._to_space = action_conversion(vector.single_action_space)
         self._ended = np.zeros(vector.num_envs, bool)
+        self._everybody, self._nobody = np.ones(vector.num_envs, bool), np.zeros(vector.num_envs, bool)
         self._steps = 0
 
     @property
@@ -121,14 +148,14 @@ class GymnasiumCopies:
         self._steps += 1
         if isinstance(self._vector, InTurn):
             self._vector.goes_on = idle is None
-            self._vector.idle = np.zeros(self.count, bool) if idle is None else idle
+            self._vector.idle = self._nobody if idle is None else idle
         result = self._guarded(self._vector.step, self._to_space(actions))
         seen, reward, terminated, truncated, infos = result
         observation = self._batch(seen)
         reward = np.array(reward, np.float64)
         terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
         ended = terminated | truncated
-        taken = ~self._ended if self._next_step else np.ones(self.count, bool)
+        taken = ~self._ended if self._next_step else self._everybody
         final = observation
         if self._next_step:
             self._ended = ended
@@ -160,7 +187,10 @@ class GymnasiumCopies:
             return np.stack([self._flatten(one) for one in listed])
         if self._start is not None:
             return np.array(seen, np.int32) - np.int32(self._start)
-        return np.array(seen, np.float32).reshape(self.count, -1)
+        rows = np.empty((self.count, self._size), np.float32)
+        for row, one in zip(rows, seen, strict=True):
+            row[:] = one if self._flat else np.reshape(one, -1)
+        return rows
 
 
 def autoreset_of(vector: VectorEnv[Any, Any, Any], name: str) -> AutoresetMode:

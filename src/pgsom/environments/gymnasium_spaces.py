@@ -53,8 +53,8 @@ def action_conversion(space: spaces.Space[Any]) -> Convert:
     """From a policy's actions [copy, …] to what `VectorEnv.step` takes."""
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         start, shape = np.asarray(space.start), np.shape(space.start)
-        return lambda chosen: (chosen.reshape(-1, *shape) + start).astype(space.dtype)
-    return lambda chosen: chosen.reshape(-1, *(space.shape or ())).astype(space.dtype)
+        return lambda chosen: (chosen.reshape(-1, *shape) + start).astype(space.dtype, copy=False)
+    return lambda chosen: chosen.reshape(-1, *(space.shape or ())).astype(space.dtype, copy=False)
 
 
 def time_limit(environment: gymnasium.Env[Any, Any]) -> int | None:

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -64,21 +63,27 @@ def forward(network: Network, params: Tree, seen: Moments | None) -> Function:
         params, seen = params
         return forward(network.network, params, seen)
     assert isinstance(network, MLP)
-    mlp = network
-    layers = [(_array(layer.weight), None if layer.bias is None else _array(layer.bias)[:, None]) for layer in params]
-    phi, behind, standard = ACTIVATIONS[mlp.activation], _behind(mlp, layers), _standardising(seen)
-    table = np.eye(mlp.inputs, dtype=layers[0][0].dtype) if mlp.one_hot else None
+    mlp, phi = network, ACTIVATIONS[network.activation]
+    # Of one member without its axis, as products of two axes are the quickest.
+    own: Any = (lambda x: np.asarray(x)[0]) if len(params[0].weight) == 1 else np.asarray
+    weights = [own(layer.weight) for layer in params]
+    biases = [None if layer.bias is None else own(np.asarray(layer.bias)[:, None]) for layer in params]
+    dtype, behind, standard = weights[0].dtype, _behind(mlp, weights), _standardising(seen, own)
+    table = np.eye(mlp.inputs, dtype=dtype) if mlp.one_hot else None
+    layers = list(zip(weights, biases, [phi] * (mlp.depth - 1) + [None], strict=False))
 
     def outputs(observation: NDArray[Any]) -> NDArray[Any]:
-        a = standard(observation.astype(layers[0][0].dtype, copy=False)) if table is None else table[observation]
-        for index, (weight, bias) in enumerate(layers[: mlp.depth]):
+        seen = own(observation)
+        a = standard(seen.astype(dtype, copy=False)) if table is None else table[seen]
+        for weight, bias, bend in layers:
             a = a @ weight
             if bias is not None:
                 a += bias
-            a = phi(a) if index < mlp.depth - 1 else a
-        if behind is None:
-            return a
-        return np.concatenate([a, np.broadcast_to(behind, (*a.shape[:2], behind.shape[2]))], axis=2)
+            a = a if bend is None else bend(a)
+        if behind is not None:
+            last, a = a, np.empty((*a.shape[:-1], mlp.outputs), dtype)
+            a[..., : last.shape[-1]], a[..., last.shape[-1] :] = last, behind
+        return a.reshape(*observation.shape[:2], mlp.outputs)
 
     return outputs
 
@@ -130,25 +135,21 @@ def _choice(logits: NDArray[Any], uniform: NDArray[Any]) -> NDArray[Any]:
     return (uniform[..., None] >= below[..., :-1]).sum(axis=-1, dtype=np.int32)
 
 
-def _behind(mlp: MLP, layers: list[Any]) -> NDArray[Any] | None:
-    """[member, 1, output]; the outputs that do not depend on the observation, after the others."""
-    pinned = [np.zeros((len(layers[0][0]), 1, 1), layers[0][0].dtype)] if mlp.pinned_output else []
-    free = [layers[mlp.depth][0]] if mlp.free else []
-    return np.concatenate([*pinned, *free], axis=2) if pinned or free else None
+def _behind(mlp: MLP, weights: list[Any]) -> NDArray[Any] | None:
+    """[member, 1, output], or [1, output]; the outputs that do not depend on the observation, after the others."""
+    pinned = [np.zeros((*weights[0].shape[:-2], 1, 1), weights[0].dtype)] if mlp.pinned_output else []
+    free = [weights[mlp.depth]] if mlp.free else []
+    return np.concatenate([*pinned, *free], axis=-1) if pinned or free else None
 
 
-def _standardising(seen: Moments | None) -> Function:
+def _standardising(seen: Moments | None, own: Any) -> Function:
     """`normalisation.standardise`."""
     if seen is None:
         return lambda x: x
-    mean, kind = _array(seen.mean)[:, None], seen.mean.dtype
-    number = _array(seen.number).reshape(-1, *[1] * (mean.ndim - 1))
-    variance = np.maximum(_array(seen.squares)[:, None] / np.maximum(number, 1), SMALLEST_VARIANCE)
+    mean, kind = np.asarray(seen.mean)[:, None], seen.mean.dtype
+    number = np.asarray(seen.number).reshape(-1, *[1] * (mean.ndim - 1))
+    variance = np.maximum(np.asarray(seen.squares)[:, None] / np.maximum(number, 1), SMALLEST_VARIANCE)
     known = number > 0
-    mean, size = np.where(known, mean, 0).astype(kind), np.where(known, np.sqrt(variance), 1).astype(kind)
-    limit = np.where(known, LARGEST, math.inf).astype(kind)
+    mean, size = own(np.where(known, mean, 0).astype(kind)), own(np.where(known, np.sqrt(variance), 1).astype(kind))
+    limit = own(np.where(known, LARGEST, math.inf).astype(kind))
     return lambda x: np.minimum(np.maximum((x - mean) / size, -limit), limit)
-
-
-def _array(leaf: Any) -> NDArray[Any]:
-    return np.asarray(jax.device_get(leaf))

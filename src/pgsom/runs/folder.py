@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from pgsom.checks import check_count, check_number
+from pgsom.checks import check_count, check_number, wrong
 from pgsom.runs.checkpoint import contents, entries
 from pgsom.runs.files import SUMS, DamageError, read, read_listed, read_sums, write, write_sums
 from pgsom.runs.lock import Holder, living_holder
@@ -48,11 +48,31 @@ class Keeping:
         check_count("keep", self.last)
 
 
+@dataclass(frozen=True)
+class Telling:
+    """What a run tells on its way, and to whom, as far as words say it: what is an object cannot be written down."""
+
+    log: tuple[str, ...] = ()
+    """Loggers by name."""
+    evaluate_every: int = 0
+    evaluation_episodes: int = 20
+    target_return: float | None = None
+
+    def __post_init__(self) -> None:
+        if not all(type(name) is str for name in self.log):
+            raise wrong("log", self.log, "accepted are names of loggers")
+        check_count("evaluate_every", self.evaluate_every, at_least=0)
+        check_count("evaluation_episodes", self.evaluation_episodes)
+        if self.target_return is not None:
+            check_number("target_return", self.target_return)
+
+
 class Written(NamedTuple):
     """A run's settings file."""
 
     settings: Settings
     keeping: Keeping
+    telling: Telling
     versions: dict[str, str]
     platform: dict[str, Any]
     text: str
@@ -71,11 +91,12 @@ class Standing(NamedTuple):
     """What summary.json says; at first only what is known before training."""
 
 
-def settings_text(settings: Settings, keeping: Keeping) -> str:
+def settings_text(settings: Settings, keeping: Keeping, telling: Telling) -> str:
     """The settings file: everything resolved, and what it was made with."""
     import tomli_w
 
-    table = asdict(settings) | {"keeping": asdict(keeping), "versions": versions(), "platform": machine()}
+    table = asdict(settings) | {"keeping": asdict(keeping), "telling": asdict(telling)}
+    table |= {"versions": versions(), "platform": machine()}
     return tomli_w.dumps(plain(table))
 
 
@@ -105,24 +126,29 @@ def parse_settings(content: bytes, source: str) -> Written:
         table = tomllib.loads(text)
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise DamageError(f"{source}: not valid TOML: {error}") from None
+    # Runs made before it was written down tell nothing.
+    table.setdefault("telling", {})
     kinds = {"environment_options": dict, "options": dict, "policy_options": dict, "seed": int, "seeds": list}
-    kinds |= {"updates": int, "rebuildable": bool, "keeping": dict, "versions": dict, "platform": dict}
-    for name in [field.name for field in fields(Settings)] + ["keeping", "versions", "platform"]:
+    kinds |= {"updates": int, "rebuildable": bool, "keeping": dict, "telling": dict}
+    kinds |= {"versions": dict, "platform": dict}
+    for name in [field.name for field in fields(Settings)] + ["keeping", "telling", "versions", "platform"]:
         kind = kinds.get(name, str)
         if type(table.get(name)) is not kind:
             what = "missing" if name not in table else f"{table[name]!r:.60}"
             raise DamageError(
                 f"{source}: {name} is {what}; accepted is {_KIND_WORDS[kind]} (is it of another version?)"
             )
-    extra = {name: table.pop(name) for name in ("keeping", "versions", "platform")}
+    extra = {name: table.pop(name) for name in ("keeping", "telling", "versions", "platform")}
     try:
         settings = Settings(
             **table | {"seeds": tuple(check_count("seeds", seed, at_least=0) for seed in table["seeds"])}
         )
         keeping = Keeping(**extra["keeping"])
+        told = extra["telling"]
+        telling = Telling(**told | {"log": tuple(told.get("log", ()))})
     except (TypeError, ValueError) as error:
         raise DamageError(f"{source}: {error}") from None
-    return Written(settings, keeping, extra["versions"], extra["platform"], text)
+    return Written(settings, keeping, telling, extra["versions"], extra["platform"], text)
 
 
 _KIND_WORDS: dict[type, str] = {

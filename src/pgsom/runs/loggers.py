@@ -39,7 +39,7 @@ class Logger(Sink, Protocol):
     """A sink that is told of evaluations, and of the end."""
 
     def evaluated(self, evaluation: Evaluation) -> None:
-        """The policies were evaluated after the chunk that was written last."""
+        """The policies were evaluated after the chunk that was written last, or where the run was taken up."""
         ...
 
     def close(self) -> None:
@@ -83,6 +83,8 @@ class JsonLines:
         self._add([self._object(point, chunk.seconds) for point in points_of(chunk)])
 
     def evaluated(self, evaluation: Evaluation) -> None:
+        if not self._begun:
+            self._begin(evaluation.updates, evaluated=True)
         values = [_finite(value) for value in evaluation.by_seed.tolist()]
         self._add([{"updates": evaluation.updates, "seeds": self._seeds, "evaluation": values}])
 
@@ -98,11 +100,13 @@ class JsonLines:
         values = {name: [_finite(value) for value in values.tolist()] for name, values in point.values.items()}
         return {"updates": point.updates, "seconds": round(seconds, 3)} | counts | values
 
-    def _begin(self, first: int) -> None:
+    def _begin(self, first: int, *, evaluated: bool = False) -> None:
         """Leave out what an interrupted run wrote beyond the checkpoint from which this one goes on."""
         kept = []
         if first and self._path.is_file():
             kept = [line for line in self._path.read_text("utf-8").splitlines() if _updates_of(line) <= first]
+        if evaluated:
+            kept = [line for line in kept if _updates_of(line) < first or '"evaluation": ' not in line]
         self._path.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
         self._begun = True
 
@@ -127,6 +131,8 @@ class TensorBoard:
             self._add_histograms(chunk)
 
     def evaluated(self, evaluation: Evaluation) -> None:
+        if not self._writers:
+            self._open(evaluation.updates)
         for place, writer in self._writers.items():
             value = evaluation.mean if place is None else float(evaluation.by_seed[place])
             if math.isfinite(value):
@@ -232,7 +238,7 @@ def check_log(log: str | Sequence[str | Logger], *, kept: bool) -> None:
     """That such loggers can be made; those with names only where the run has a folder."""
     if not isinstance(log, str | list | tuple):
         raise wrong("log", log, f"accepted are {', '.join(LOGGERS)}, several with commas, or a list of loggers")
-    names = [check_choice("log", word, LOGGERS) for word in _words(log) if not isinstance(word, Logger)]
+    names = [check_choice("log", word, LOGGERS) for word in names_of(log)]
     for name in names:
         if names.count(name) > 1:
             raise wrong("log", log, f"{name} is given twice")
@@ -240,6 +246,11 @@ def check_log(log: str | Sequence[str | Logger], *, kept: bool) -> None:
             raise wrong("log", name, f"needs {PACKAGES[name]}; accepted after pip install 'pgsom[{name}]'")
     if names and not kept:
         raise wrong("log", log, "accepted only together with out, the run's folder")
+
+
+def names_of(log: str | Sequence[str | Logger]) -> tuple[Any, ...]:
+    """The loggers that are named, not objects."""
+    return tuple(word for word in _words(log) if not isinstance(word, Logger))
 
 
 def _words(log: str | Sequence[str | Logger]) -> list[Any]:

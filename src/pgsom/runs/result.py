@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 
 from pgsom.checks import check_choice, check_count, wrong
 from pgsom.environments import Environment, HostEnvironment
-from pgsom.host_play import host_score
 from pgsom.methods import Method
 from pgsom.policies import Policy
-from pgsom.runs.evaluations import Evaluation
+from pgsom.runs.evaluations import Evaluation, fresh_returns
 from pgsom.runs.failures import Failure, failures_of
 from pgsom.runs.plan import Settings
 from pgsom.statistics import Interval, bootstrap_mean
-from pgsom.training import Metrics, TrainState, evaluate_program
+from pgsom.training import Metrics, TrainState
 
 Tree = Any
 MOST_NEGATIVE = 0.25
@@ -212,18 +211,8 @@ class Result:
     def evaluate(self, episodes: int = 100, *, deterministic: bool = False, seed: int = 1) -> NDArray[np.floating]:
         """Undiscounted returns of fresh episodes [seed, episode], apart from training and its counters."""
         check_count("episodes", episodes)
-        # A stream of its own: no key of training, whatever its root, is used again.
-        root = jax.random.fold_in(jax.random.key(seed), 0x65766C)
-        keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(root, np.asarray(self.seeds))
-        environment, policy = self.environment, self.policy_definition
-        if isinstance(environment, HostEnvironment):
-            labels = [f"seed {seed}" for seed in self.seeds]
-            outcome = host_score(environment, policy, self.params, keys, labels, episodes, deterministic=deterministic)
-        else:
-            outcome = evaluate_program(
-                environment, policy, self.params, keys, episodes=episodes, deterministic=deterministic
-            )
-        return np.asarray(outcome.episode_return)
+        parts = (self.environment, self.policy_definition, self.params, self.seeds)
+        return fresh_returns(*parts, episodes, deterministic=deterministic, seed=seed)
 
     def save(self, path: str | Path) -> Path:
         """Write settings, metrics, policies and summary into a folder; see `pgsom.load`."""

@@ -35,7 +35,7 @@ from pgsom.runs.report import Callback, Progress, Report
 from pgsom.runs.result import Result
 from pgsom.runs.session import as_it_was_set_up, begin, check_readable, go_on, held, settings_difference
 from pgsom.runs.store import rebuilt
-from pgsom.runs.watching import EvaluationCallback, Watch, Watching
+from pgsom.runs.watching import EvaluationCallback, Watch, Watching, watch_again
 from pgsom.training import TrainState, trained
 
 Tree = Any
@@ -119,7 +119,7 @@ def train(
     with held(run):
         if resume and is_run(run):
             return _carry_on(run, plan, settings, keeping, watch, recorders=_recorders)
-        text = begin(run, plan, settings, keeping, replace=overwrite)
+        text = begin(run, plan, settings, keeping, watch.telling(), replace=overwrite)
         return go_on(run, plan, settings, keeping, text=text, watch=watch, recorders=_recorders)
 
 
@@ -133,9 +133,9 @@ def resume(
     checkpoint_seconds: float | None = None,
     checkpoint_updates: int | None = None,
     keep: int | None = None,
-    log: str | Sequence[str | Logger] = (),
-    evaluate_every: int = 0,
-    evaluation_episodes: int = 20,
+    log: str | Sequence[str | Logger] | None = None,
+    evaluate_every: int | None = None,
+    evaluation_episodes: int | None = None,
     on_evaluation: EvaluationCallback | None = None,
     target_return: float | None = None,
     _recorders: list[Recorder] | None = None,
@@ -151,16 +151,15 @@ def resume(
         checkpoint_seconds: from one checkpoint to the next; like the others by default as it was begun with.
         checkpoint_updates: the same in updates; 0: only by the clock.
         keep: how many checkpoints stay, beside the best.
-        log: as in `train`, like all that follows.
-        evaluate_every: after so many updates the policies are evaluated.
+        log: as in `train`, like all that follows; ``()`` for none.
+        evaluate_every: after so many updates the policies are evaluated; 0: never, and the target counts no more.
         evaluation_episodes: how many, for each seed.
         on_evaluation: called with each `Evaluation`.
         target_return: a mean return of an evaluation that ends the run.
     """
-    told = (callback, log, evaluate_every, evaluation_episodes, on_evaluation, target_return)
-    watch = Watch(*told, kept=True)
     folder = Path(run)
-    check_readable(folder)
+    told = {"evaluate_every": evaluate_every, "evaluation_episodes": evaluation_episodes}
+    watch = watch_again(check_readable(folder).telling, callback, log, on_evaluation, target_return, **told)
     with held(folder):
         # Read again: whoever held the lock till now may have changed it.
         written = check_readable(folder)
@@ -170,12 +169,8 @@ def resume(
             if (episodes, updates, env_steps) != (None, None, None):
                 settings = replace(settings, updates=budget(plan.methods[0], episodes, updates, env_steps))
                 plan = rebuilt(settings)
-            usual = written.keeping
-            keeping = Keeping(
-                usual.seconds if checkpoint_seconds is None else checkpoint_seconds,
-                usual.updates if checkpoint_updates is None else checkpoint_updates,
-                usual.last if keep is None else keep,
-            )
+            given: dict[str, Any] = {"seconds": checkpoint_seconds, "updates": checkpoint_updates, "last": keep}
+            keeping = replace(written.keeping, **{name: value for name, value in given.items() if value is not None})
             return _carry_on(folder, plan, settings, keeping, watch, recorders=_recorders)
 
 
@@ -270,7 +265,7 @@ def _carry_on(
         raise wrong("updates", plan.updates, f"the run has made {made:,}; accepted is a larger budget")
     changed = differences(written)
     notes = (*_earlier_notes(run), *([f"carried on with {', '.join(changed)}"] if changed else []))
-    text = settings_text(settings, keeping)
+    text = settings_text(settings, keeping, watch.telling())
     with disk(run):
         write_settings(run, text)
     return go_on(run, plan, settings, keeping, text=text, watch=watch, notes=notes, recorders=recorders)

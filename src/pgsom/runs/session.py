@@ -15,7 +15,7 @@ from pgsom.runs import store
 from pgsom.runs.checkpoint import Checkpoint, Entry, entries, read_checkpoint
 from pgsom.runs.driver import Engine, Stand, drive, engine_for
 from pgsom.runs.files import DamageError, disk, inner_folder, sweep_up
-from pgsom.runs.folder import Keeping
+from pgsom.runs.folder import Keeping, Telling
 from pgsom.runs.lock import Lock
 from pgsom.runs.plan import Plan, Settings
 from pgsom.runs.recorder import Recorder
@@ -44,12 +44,12 @@ def held(run: Path) -> Iterator[Lock]:
         lock.__exit__()
 
 
-def begin(run: Path, plan: Plan, settings: Settings, keeping: Keeping, *, replace: bool) -> str:
+def begin(run: Path, plan: Plan, settings: Settings, keeping: Keeping, telling: Telling, *, replace: bool) -> str:
     """Write the settings of a new run; the lock is held. Returns them as they were written."""
     if folders.is_run(run) and not replace:
         accepted = "a run is there; accepted with resume='auto', with overwrite, or another folder"
         raise wrong("out", str(run), accepted)
-    text = folders.settings_text(settings, keeping)
+    text = folders.settings_text(settings, keeping, telling)
     with disk(run):
         store.clear(run)
         folders.write_settings(run, text)
@@ -88,11 +88,12 @@ def go_on(
         )
         if recorders is not None:
             recorders.append(recorder)
-        stand = _driven(run, engine, stand, plan, recorder, watching, watch.every(keeping.updates))
+        goal = stand.updates if watching.over(stand) else plan.updates
+        stand = _driven(run, engine, stand, goal, recorder, watching, watch.every(keeping.updates))
     finally:
         engine.close()
     ready, params = trained(plan.policy, plan.environment.observation, stand.state)
-    notes += watching.notes()
+    notes = tuple(dict.fromkeys(notes + watching.notes()))
     with disk(run):
         rows = read_rows(run, len(plan.seeds))
         parts = (settings, plan.environment, ready, plan.methods[0], params, rows.metrics)
@@ -105,13 +106,13 @@ def go_on(
 
 
 def _driven(
-    run: Path, engine: Engine, stand: Stand, plan: Plan, recorder: Recorder, watching: Watching, every: int | None
+    run: Path, engine: Engine, stand: Stand, goal: int, recorder: Recorder, watching: Watching, every: int | None
 ) -> Stand:
     """`drive`, after which all is on the disk, whatever ended it."""
     try:
         sinks = [recorder, *watching.loggers]
         with contextlib.closing(watching):
-            return drive(engine, stand, plan.updates, sinks, stop=watching.stop, every=every)
+            return drive(engine, stand, goal, sinks, stop=watching.stop, every=every)
     except Exception as error:
         recorder.close()
         with disk(run):

@@ -19,7 +19,18 @@ from pgsom.runs import checkpoint as checkpoints
 from pgsom.runs import folder as folders
 from pgsom.runs.driver import Stand, engine_for
 from pgsom.runs.files import SUMS, DamageError, inner_folder, read_listed, read_sums, sweep_up, write
-from pgsom.runs.folder import FAILED, FINISHED, INTERRUPTED, POLICY, SETTINGS, SUMMARY, Keeping, to_json, versions
+from pgsom.runs.folder import (
+    FAILED,
+    FINISHED,
+    INTERRUPTED,
+    POLICY,
+    SETTINGS,
+    SUMMARY,
+    Keeping,
+    Telling,
+    to_json,
+    versions,
+)
 from pgsom.runs.lock import Lock
 from pgsom.runs.plan import Plan, Settings, Words, check_widths
 from pgsom.runs.result import Result
@@ -37,7 +48,7 @@ def save(result: Result, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with Lock(folder):
             clear(folder)
-            text = folders.settings_text(result.settings, Keeping())
+            text = folders.settings_text(result.settings, Keeping(), Telling())
             folders.write_settings(folder, text)
             write_rows(folder, 0, result.metrics, result.seeds)
             if result.state is not None:
