@@ -55,11 +55,12 @@ fuzz: .venv/package  ## 10,000 spoilt files of each kind: only clear errors (min
 bench: .venv/package  ## the benchmarks
 	$(BIN)/python -m benchmarks
 
-peers:  ## what the benchmarks compare with, in .venv-peers: PyTorch, Gymnasium, Stable-Baselines3
+peers:  ## what the benchmarks compare with, in .venv-peers: PyTorch, Gymnasium, Stable-Baselines3, BackPACK, curvlinops
 	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check "gymnasium>=1.0,<1.4"
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check stable-baselines3
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 backpack-for-pytorch curvlinops-for-pytorch
 
 paper: .venv/package  ## the paper's experiments: verdicts, tables, figures, report in paper-results/ (slow)
 	$(BIN)/pgsom paper

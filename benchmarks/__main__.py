@@ -8,7 +8,16 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-QUESTIONS = ("update_cost", "short_episodes", "estimator_cost", "against_pytorch", "paper_cost", "host", "same_curve")
+QUESTIONS = (
+    "update_cost",
+    "short_episodes",
+    "estimator_cost",
+    "against_backpack",
+    "against_pytorch",
+    "paper_cost",
+    "host",
+    "same_curve",
+)
 RESULTS = Path(__file__).parent / "results.json"
 
 

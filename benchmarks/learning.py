@@ -14,7 +14,9 @@ import numpy as np
 import scipy.stats
 
 import pgsom
+from benchmarks.keeping import adding_to
 from pgsom.checks import check_known
+from pgsom.methods import METHODS
 from pgsom.presets import preset_names, read_preset
 from pgsom.statistics import bootstrap_mean, interquartile_mean
 
@@ -26,7 +28,8 @@ ROOT_SEED = 0
 
 HEAD = f"""# Results
 
-Every preset over {SEEDS} seeds of root seed {ROOT_SEED}; presets were tuned on root seed 1 ([how](tuning.md)).
+Every preset over {SEEDS} seeds of root seed {ROOT_SEED}; the numbers of presets were chosen on root seed 1, those
+of [Tuning](tuning.md) with one budget for all, the others with less. A preset says where each number comes from.
 A seed's score is the mean undiscounted return of {EVALUATION} fresh episodes after training, actions drawn. It reaches
 the goal if its score is at least as high; a preset passes `make learn` if at least {NEEDED} of {SEEDS} seeds do. One
 that does with probability 0.98 a seed fails that 1 time in 250, one that does with probability 0.75 passes 1 in 39.
@@ -103,7 +106,9 @@ def page(rows: dict[str, Row]) -> str:
         best_first = sorted(inside, key=lambda name: -inside[name].while_learning)
         lines = [COLUMNS, ["---"] * len(COLUMNS), *(cells(name, rows[name]) for name in best_first)]
         sections.append(f"\n## {environment}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines))
-    return HEAD + "".join(sections)
+    missing = [method for method in METHODS if method not in rows]
+    said = f"\nMethods not yet measured: {', '.join(missing)}.\n" * bool(missing)
+    return HEAD + said + "".join(sections)
 
 
 def cells(name: str, row: Row) -> list[str]:
@@ -124,16 +129,17 @@ def cells(name: str, row: Row) -> list[str]:
 def main(asked: Sequence[str]) -> int:
     quick = [name for name in preset_names() if read_preset(name).seeds_measured == SEEDS]
     check_known("preset", asked, quick)
-    rows = read_rows()
     for name in asked or quick:
-        rows[name] = measure(name)
-        row = rows[name]
+        row = measure(name)
         print(
             f"{name:<24} score {np.mean(row.scores):6.1f}, {row.successes} of {SEEDS} seeds at {row.goal:g}", flush=True
         )
-        kept = {known: rows[known]._asdict() for known in sorted(rows.keys() & set(preset_names()))}
-        ROWS.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
-        PAGE.write_text(page(read_rows()), "utf-8")
+        with adding_to(ROWS) as rows:
+            rows[name] = row._asdict()
+            in_order = {known: rows[known] for known in preset_names() if known in rows}
+            rows.clear()
+            rows.update(in_order)
+            PAGE.write_text(page({known: Row(**kept) for known, kept in rows.items()}), "utf-8")
     return 0
 
 

@@ -223,6 +223,8 @@ def test_random_probes_for_the_matrix_of_any_estimator() -> None:
     assert make_estimator("hutchinson:fisher", 3) == Hutchinson(of=Fisher(), probes=3)
     assert make_estimator("hutchinson:causal") == Hutchinson()
     assert bends_down(make_estimator("hutchinson:fisher")) and not bends_down(make_estimator("hutchinson"))
+    assert make_estimator("causal-decay:0.5", 2) == DecayedCausal(0.5, 2)
+    assert make_estimator("hutchinson:causal-decay:1") == Hutchinson(of=DecayedCausal(1.0))
     with pytest.raises(InputError, match="did you mean 'hutchinson:fisher'"):
         make_estimator("hutchinson:fischer")
 

@@ -111,7 +111,7 @@ def test_probes_in_the_gradients_pass_are_products_with_the_same_signs(policy: P
         made = []
         root = jax.random.fold_in(objective.key, 2)
         for probe, probes in ((0, 1), (0, 2), (1, 2)):
-            pairs = sign_pairs(jax.random.split(root, probes)[probe], objective.params)
+            pairs = [SignPair(r[probe], c[probe]) for r, c in sign_pairs(root, objective.params, probes)]
             v = tuple(pair.of_layer(layer) for pair, layer in zip(pairs, objective.params, strict=True))
             made.append(ravel_pytree(v)[0] * ravel_pytree(CausalHessian().product(objective, v))[0])
         return found, (made[0], (made[1] + made[2]) / 2)
@@ -125,7 +125,7 @@ def test_probes_of_scales_that_do_not_depend_on_the_state() -> None:
     policy = Policy(MLP(2, 2, (3,), free=1), Gaussian(Bounds((-1.0,), (1.0,), (1,))))
     params, generator = random_params(policy), np.random.default_rng(0)
     seen, action = jnp.asarray(generator.normal(size=(5, 2))), jnp.asarray(generator.normal(size=(5, 1)))
-    pairs = sign_pairs(jax.random.key(0), params)
+    pairs = jax.tree.map(lambda signs: signs[0], sign_pairs(jax.random.key(0), params, 1))
     v = tuple(pair.of_layer(layer) for pair, layer in zip(pairs, params, strict=True))
 
     def signals(p: Any) -> Any:
@@ -135,7 +135,10 @@ def test_probes_of_scales_that_do_not_depend_on_the_state() -> None:
         return passed.inputs, passed.signals(by_outputs), log_prob
 
     (inputs, deltas, _), (inputs_dot, deltas_dot, log_prob_dot) = jax.jvp(signals, (params,), (v,))
-    there = moved(policy.network, policy.distribution, params, pairs, seen, action)
+    there = moved(layers.backward(policy.network, params, seen), policy.distribution, pairs, action)
+    from_outside = [index for index, a_dot in enumerate(there.inputs_dot) if a_dot is None]
+    assert from_outside == [0, 2] and not any(inputs_dot[index].any() for index in from_outside)
+    there = there._replace(inputs_dot=(inputs_dot[0], there.inputs_dot[1], inputs_dot[2]))
     expected = (inputs, inputs_dot, deltas, deltas_dot, log_prob_dot)
     for found, right in zip(jax.tree.leaves(tuple(there)), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(found, right, atol=TINY)

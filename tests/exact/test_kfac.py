@@ -14,7 +14,7 @@ from pgsom.curvature import Fisher, dense
 from pgsom.environments import random_mdp
 from pgsom.linear_algebra import inverse
 from pgsom.objective import LocalObjective
-from pgsom.policies import MLP, Layer, Policy
+from pgsom.policies import MLP, Layer, Policy, derivatives
 from pgsom.policies.layers import KroneckerFactors
 from pgsom.updates import kfac
 from pgsom.updates.kfac import divide
@@ -93,6 +93,40 @@ def input_and_jacobian(policy: Policy, params: Any, state: int, index: int) -> t
     a = policy.network.forward(params, jnp.asarray(state)).inputs[index]
     one = [] if params[index].bias is None else [1.0]
     return np.concatenate([np.asarray(a), one]), np.asarray(jax.jacrev(outputs)(taps[index]))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_factors_are_kfac_jaxs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a batch with biases, exact over actions; where kfac-jax is installed, which is no dependency."""
+    kfac_jax = pytest.importorskip("kfac_jax", exc_type=ImportError)
+    matcher = pytest.importorskip("kfac_jax._src.tag_graph_matcher")
+    # kfac-jax 0.0.8 expects primitives to give their functions apart from their parameters, as they did before JAX 0.9.
+    monkeypatch.setattr(matcher, "eval_jaxpr_eqn", bind_as_jax_does_now)
+    policy = Policy(MLP(4, 3, (5, 6)))
+    params, observation = random_params(policy), np.random.default_rng(0).normal(size=(8, 2, 4))
+
+    def theirs(layers: Any, batch: jax.Array) -> jax.Array:
+        for index, (weight, bias) in enumerate(layers):
+            batch = batch @ weight + bias
+            batch = jnp.tanh(batch) if index < len(layers) - 1 else batch
+        kfac_jax.register_categorical_predictive_distribution(batch)
+        return batch.sum()
+
+    arguments = ([tuple(layer) for layer in params], jnp.asarray(observation.reshape(-1, 4)))
+    estimator = kfac_jax.BlockDiagonalCurvature(theirs, default_estimation_mode="fisher_exact")
+    key, powers = jax.random.key(0), {"exact_powers_to_cache": None, "approx_powers_to_cache": None}
+    state = estimator.init(key, arguments, **powers)
+    state = estimator.update_curvature_matrix_estimate(state, 0.0, 1.0, 1.0, 16, key, arguments)
+    chunk = derivatives.Chunk(jnp.asarray(observation), jnp.zeros((8, 2), jnp.int32))
+    ours = derivatives.kronecker_factors(policy, params, chunk, jnp.full((8, 2), 1 / 16))
+    for (A, G), block in zip(ours, state.blocks_states, strict=True):
+        np.testing.assert_allclose(A, block.factors[0].value, atol=TINY)
+        np.testing.assert_allclose(G, block.factors[1].value, atol=TINY)
+
+
+def bind_as_jax_does_now(equation: Any, values: list[Any]) -> list[Any]:
+    found = equation.primitive.bind(*values, **equation.primitive.get_bind_params(equation.params))
+    return found if isinstance(found, list) else [found]
 
 
 def test_for_a_linear_layer_whose_inputs_and_signals_are_independent_the_blocks_are_exact() -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -234,3 +235,24 @@ def test_killed_then_terminated_then_carried_on(tmp_path: Path) -> None:
     result = pgsom.resume(run)
     whole = config.uninterrupted()
     assert difference(result, whole) == "" and rows_difference(run, whole) == ""
+
+
+CLOSES_SLOWLY = """
+import os, signal, sys, time
+from pgsom.cli.interrupt import Interrupt
+
+with Interrupt(lambda: None, lambda: "saved", kept=sys.argv[1] == "kept") as interrupt:
+    os.kill(os.getpid(), signal.SIGTERM)
+    interrupt.reached()
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "seconds", "code", "said"), [("kept", "60", 130, "saved\n"), ("not kept", "2.5", 0, "")]
+)
+def test_a_kept_run_that_takes_long_to_close_is_left_as_it_is(kept: str, seconds: str, code: int, said: str) -> None:
+    """All that counts is on the disk by then; of a run that is not kept, what is printed is all there is."""
+    program = [sys.executable, "-c", CLOSES_SLOWLY, kept, seconds]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=50)
+    assert (ended.returncode, ended.stderr) == (code, said)

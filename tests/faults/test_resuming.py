@@ -91,6 +91,37 @@ def test_schemes_carry_on_too(scheme: str, tmp_path: Path) -> None:
     assert difference(pgsom.resume(run), whole) == ""
 
 
+def test_whole_episodes_of_a_simulator_on_the_host_carry_on_to_the_same_bits(tmp_path: Path) -> None:
+    options = {"environment": "gymnasium:CartPole-v1", "method": "reinforce", "updates": 4, "batch": 2, "hidden": (4,)}
+    whole, run = pgsom.train(**options), tmp_path / "run"
+    pgsom.train(**options, out=run, checkpoint_updates=1, callback=lambda p: p.updates >= 2)
+    result = pgsom.resume(run)
+    assert difference(result, whole) == "" and rows_difference(run, whole) == "" and result.notes == ()
+
+
+def test_a_simulator_in_mid_episode_begins_anew_and_the_summary_says_so(tmp_path: Path) -> None:
+    steps = {
+        "environment": "gymnasium:CartPole-v1",
+        "method": "a2c",
+        "steps": 5,
+        "batch": 2,
+        "hidden": (4,),
+        "seeds": 2,
+    }
+    run = tmp_path / "run"
+    first = pgsom.train(**steps, updates=6, out=run, checkpoint_updates=1, callback=lambda p: p.updates >= 3)
+    result = pgsom.resume(run)
+    assert (result.env_steps == 10 * np.arange(1, 7)).all(), "each step counted once"
+    ended = np.diff(np.asarray(result.metrics.episodes), axis=1)
+    assert (ended >= 0).all() and (ended <= 10).all()
+    made = first.updates
+    assert all((new[:, :made] == old).all() for new, old in zip(result.metrics[-2:], first.metrics[-2:], strict=True))
+    assert rows_difference(run, result) == ""
+    (note, where) = result.notes
+    assert "began new episodes" in note and where == f"taken up after update {made}"
+    assert note in (run / "summary.md").read_text()
+
+
 def test_a_run_that_is_killed_in_any_write_can_be_carried_on(whole: pgsom.Result, tmp_path: Path) -> None:
     """Some of the moments; ``make faults`` tries all."""
     run = tmp_path / "run"

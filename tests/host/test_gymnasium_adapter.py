@@ -18,6 +18,7 @@ from pgsom.environments import (
     MultiDiscrete,
     gymnasium_environment,
     make,
+    mujoco_warnings,
 )
 from pgsom.environments.gymnasium_copies import GymnasiumCopies, InThreads
 from pgsom.environments.gymnasium_spaces import action_conversion, action_spec, flattening, observation_spec
@@ -117,6 +118,17 @@ def test_a_vector_with_a_seed_for_life_is_made_anew_for_another() -> None:
     assert copies.step(np.zeros(2, np.int32)).taken.all()
     copies.close()
     assert not alive
+
+
+def test_mujoco_warns_once(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mujoco")
+    monkeypatch.setattr(mujoco_warnings, "_HEARD", set())
+    make("HalfCheetah-v5").open(["a", "b", "c"]).close()
+    mujoco_warnings.say_once("QACC is huge. Time = 0.1.")
+    mujoco_warnings.say_once("QACC is huge. Time = 0.2.")
+    said = [line for line in capfd.readouterr().err.splitlines() if line]
+    assert len(set(said)) == len(said) and said[-1] == "MuJoCo: QACC is huge."
+    assert all(line.startswith("MuJoCo: ") for line in said)
 
 
 def test_a_vector_of_the_callers_stays_open() -> None:

@@ -13,7 +13,7 @@ from pgsom import sweep, train
 from pgsom.collectors import BatchPlan
 from pgsom.environments import EpisodeError, chain, make
 from pgsom.host_play import HostPlayer, host_score, reset_seeds
-from pgsom.host_training import Played, _Wanted, host_init_program, update_program, wanted_program
+from pgsom.host_training import HostTraining, Played, _Wanted, host_init_program, update_program, wanted_program
 from pgsom.methods import Common, Method, assemble, make_method
 from pgsom.policies import Policy, make_policy, tabular_softmax
 from pgsom.rollout import collect
@@ -113,6 +113,30 @@ def test_episodes_are_scored_without_favour_for_short_ones() -> None:
     outcome = host_score(environment, policy, params, seed_keys(1, 2), ["a", "b"], 9, deterministic=True)
     np.testing.assert_array_equal(outcome.episode_return, np.full((2, 9), 9.0))
     np.testing.assert_array_equal(outcome.length, np.full((2, 9), 3))
+
+
+def test_an_update_depends_on_the_state_it_is_given_and_not_on_the_one_before() -> None:
+    """What the last update foresaw of the next holds for its own state only."""
+    environment, method = make("gymnasium:CartPole-v1", **SHORT), make_method("reinforce", batch=2)
+    training = HostTraining(environment, make_policy("linear", environment), method, ["seed 0"])
+    first = training.init(seed_keys(0, 1))
+    second, told = training.step(first)
+    third, _ = training.step(second)
+    again, told_again = training.step(first)
+    np.testing.assert_array_equal(told.episode_return, told_again.episode_return)
+    np.testing.assert_array_equal(again.params[0].weight, second.params[0].weight)
+    assert not np.array_equal(third.params[0].weight, second.params[0].weight)
+    training.close()
+
+
+def test_what_an_update_foresees_is_what_a_resumed_run_works_out_to_the_bit() -> None:
+    environment, method = make("gymnasium:Pendulum-v1", **SHORT), make_method("reinforce", batch=3)
+    training = HostTraining(environment, make_policy("linear", environment), method, ["seed 0", "seed 1"])
+    state, _ = training.step(training.init(seed_keys(0, 2)))
+    assert training._after is not None and training._after[0] is state
+    assert training._after[1].noise.shape == (2, 64, 3, 1)
+    jax.tree.map(np.testing.assert_array_equal, training._after[1], training._wanted(state, ()))
+    training.close()
 
 
 def test_seed_i_is_the_same_whatever_the_others() -> None:

@@ -146,6 +146,14 @@ def test_a_long_training_is_of_the_preset_as_it_is(name: str) -> None:
     assert (row.settings, row.goal) == (preset.settings, preset.goal), f"train again: {name}"
 
 
+@pytest.mark.parametrize("name", sorted(tuning.read_runs().keys() - {"reinforce", "ppo", "a2c"}))
+def test_a_preset_has_the_numbers_that_were_found(name: str) -> None:
+    """REINFORCE's, PPO's and A2C's say why not."""
+    settings, best = read_preset(name).settings, tuning.read_runs()[name][0]
+    assert settings.items() >= best["options"].items()
+    assert len(best["options"]) + 3 >= len(settings), "options beside those of the grid"
+
+
 def test_every_method_is_tuned_with_the_same_budget() -> None:
     assert GRIDS.keys() <= METHODS.keys()
     assert {name: len(tuning.configurations(name)) for name in GRIDS} == dict.fromkeys(GRIDS, tuning.CONFIGURATIONS)

@@ -108,10 +108,10 @@ MUTATIONS = (
         "tests/exact/test_kfac.py -k factored_damping",
     ),
     Mutation(
-        "a probe forgets the scores of earlier chunks",
+        "a probe forgets the weights that were still to come",
         "curvature/causal_probe.py",
-        "jax.tree.map(jnp.add, product, across)",
-        "product",
+        "t + jnp.tensordot(so_far[:, 1], c, 1)",
+        "t",
         "tests/exact/test_hutchinson.py -k gradients_pass",
     ),
     Mutation(
@@ -152,8 +152,8 @@ MUTATIONS = (
     Mutation(
         "the entropy bonus a penalty on the states' own entropy",
         "policies/derivatives.py",
-        "w * head.log_prob(u, action) + v * head.entropy(u)",
-        "w * head.log_prob(u, action) - v * head.entropy(u)",
+        "passed.signals(v * jax.vmap",
+        "passed.signals(-v * jax.vmap",
         f"{EXPECTATIONS} -k entropy_bonus",
     ),
     Mutation(
@@ -402,6 +402,13 @@ MUTATIONS = (
         "tests/faults/test_watching.py -k reached_its_target",
     ),
     Mutation(
+        "a stopped run waited for, however long it takes to close",
+        "cli/interrupt.py",
+        "(not self._kept or self._left.wait(until - time.monotonic()))",
+        "(not self._kept or True)",
+        "tests/faults/test_living.py -k long_to_close",
+    ),
+    Mutation(
         "rows beyond the checkpoint kept when a run is carried on",
         "runs/rows.py",
         "if part.last <= updates:",
@@ -491,5 +498,26 @@ MUTATIONS = (
         " - noise / len(x))",
         ")",
         "tests/exact/test_diagnosis.py -k clarity",
+    ),
+    Mutation(
+        "the same random numbers at every step on the host",
+        "acting.py",
+        "return noise[:, t - begins]",
+        "return noise[:, 0]",
+        "tests/host/test_acting.py -k every_head",
+    ),
+    Mutation(
+        "an update played with what the one before foresaw",
+        "host_training.py",
+        "known is not None and known[0] is state",
+        "known is not None",
+        "tests/host/test_host_training.py -k depends_on_the_state",
+    ),
+    Mutation(
+        "a branch of an exported network taken for the other",
+        "exporting/traced.py",
+        "np.where(which, second, first)",
+        "np.where(which, first, second)",
+        "tests/host/test_exporting_modules.py -k traces_it",
     ),
 )

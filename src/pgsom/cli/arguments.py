@@ -41,6 +41,8 @@ class Option:
     choices: tuple[str, ...] = ()
     spelled: tuple[str, ...] = ()
     topic: str = "options"
+    numbered: tuple[str, ...] = ()
+    """Choices behind which a colon and a number may stand."""
 
     @property
     def spellings(self) -> tuple[str, ...]:
@@ -53,7 +55,7 @@ class Option:
             read = self.kind.from_text(value) if of_text else self.kind.from_value(value)
         except (ValueError, OverflowError):
             raise wrong(self.name, value, f"accepted is {self.kind.accepted}") from None
-        if self.choices and read not in self.choices:
+        if self.choices and read not in self.choices and str(read).rpartition(":")[0] not in self.numbered:
             accepted = f"accepted are {listed(self.choices)}{suggestion(read, self.choices)}"
             raise wrong(self.name, read, accepted)
         return read

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pgsom.checks import InputError, check_choice, wrong
+from pgsom.checks import InputError, wrong
 from pgsom.cli.arguments import COUNT, FLAG, PATH, SEEDS, TEXT, Option, help_text, read_arguments
 from pgsom.cli.settings import FINISHED
 
@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
         raise wrong("run", str(folder), f"accepted is the folder of a saved run, with {FINISHED} in it")
     out = folder if given["out"] is None else _folder(Path(given["out"]))
 
-    from pgsom.curvature import ESTIMATORS
+    from pgsom.curvature import make_estimator
     from pgsom.experiments.diagnosing import diagnose
     from pgsom.experiments.diagnosis import Effort
     from pgsom.report import diagnosis
@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
     from pgsom.runs.store import to_json
 
     if given["curvature"] is not None:
-        check_choice("curvature", given["curvature"], ESTIMATORS)
+        make_estimator(given["curvature"])
     effort = Effort(given["batches"], given["episodes"], given["steps"], SHOWN)
     result = load(folder)
     found = diagnose(result, seeds=_chosen(given["seeds"], result.seeds), curvature=given["curvature"], effort=effort)

@@ -5,12 +5,15 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 PATIENCE = 1.2
 """Seconds that an update (or compiling) may still take before the process ends without it."""
+CLOSING = 0.5
+"""Seconds that a run may take besides to sum up what is on the disk by then: all its rows, and a checkpoint."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -19,13 +22,13 @@ class Interrupt:
 
     Python runs no handler while one long call is under way, but the system's own handler writes a byte at once. A
     thread waits for it: if nothing has come of the first signal in time, it calls `leave`, which keeps what there is,
-    prints its line and ends the process.
+    prints its line and ends the process. So it does if a run that is kept on disk takes long to close.
     """
 
-    def __init__(self, asked: Callable[[], None], leave: Callable[[], str]) -> None:
-        self.asked = False
+    def __init__(self, asked: Callable[[], None], leave: Callable[[], str], *, kept: bool = False) -> None:
+        self.asked, self._kept = False, kept
         self._say, self._leave = asked, leave
-        self._reached = threading.Event()
+        self._reached, self._left = threading.Event(), threading.Event()
         self._before: dict[int, Any] = {}
         self._ends: tuple[socket.socket, socket.socket] | None = None
 
@@ -41,6 +44,7 @@ class Interrupt:
 
     def __exit__(self, *exception: object) -> None:
         self.reached()
+        self._left.set()
         if self._ends is not None:
             signal.set_wakeup_fd(-1)
             for number, handler in self._before.items():
@@ -65,7 +69,8 @@ class Interrupt:
                     break
             else:
                 return
-        if self._reached.wait(PATIENCE):
+        until = time.monotonic() + PATIENCE + CLOSING
+        if self._reached.wait(PATIENCE) and (not self._kept or self._left.wait(until - time.monotonic())):
             return
         said = self._leave()
         sys.stdout.flush()

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pgsom.baselines import BASELINES, LEARNED
 from pgsom.cli.arguments import COUNT, FLAG, NUMBER, PATH, SEEDS, SWITCH, TABLE, TEXT, WIDTHS, Kind, Option
-from pgsom.curvature import ESTIMATORS, PROBED
+from pgsom.curvature import ESTIMATORS, NUMBERED, PROBED
 from pgsom.methods import METHODS, Common, method_options
 from pgsom.policies import ACTIONS, INITIALS, POLICIES
 from pgsom.policies.networks import ACTIVATIONS
@@ -140,7 +140,8 @@ def _method_option(name: str) -> Option:
     topic, help_words = HELP[name]
     shared = len(takers) == len(METHODS) and len(set(takers.values())) == 1
     default = next(iter(takers.values())) if shared else takers
-    return Option(name, kind, help_words, default, choices, topic=topic)
+    numbered = NUMBERED if name == "curvature" else ()
+    return Option(name, kind, help_words, default, choices, topic=topic, numbered=numbered)
 
 
 RUN_OPTIONS = _about(

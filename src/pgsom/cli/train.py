@@ -81,7 +81,7 @@ def carried_out(
         return _interrupted(command, (done, planned), out)
 
     with reporter(silent=silent) as shown:
-        with Interrupt(lambda: shown.stage(STOPPING), leave) as interrupt:
+        with Interrupt(lambda: shown.stage(STOPPING), leave, kept=out is not None) as interrupt:
             shown.stage("compiling")
 
             def after_chunk(progress: Progress) -> bool:
@@ -99,7 +99,10 @@ def carried_out(
                 raise EpisodeError(f"{error}; the run's first {done:,} of {planned:,} updates are {kept}") from None
             planned = result.settings.updates
             outcome = Outcome(result, planned, out, interrupt.asked and result.updates < planned)
-        save(outcome)
+            if outcome.interrupted:
+                save(outcome)
+        if not outcome.interrupted:
+            save(outcome)
         if evaluate and not outcome.interrupted and not result.frozen.all():
             shown.stage("evaluating")
             outcome = _evaluated(outcome, evaluate)

@@ -1,6 +1,8 @@
 """Curvature estimators, one a file, and their registry."""
 
+import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from pgsom.checks import check_choice, check_count, listed, wrong
@@ -40,19 +42,26 @@ ESTIMATORS: dict[str, EstimatorEntry] = {
 }
 PROBED = tuple(f"hutchinson:{name}" for name in ESTIMATORS if name != "hutchinson")
 """Names of the diagonals of all matrices by random probes."""
+NUMBERED = ("causal-decay", "hutchinson:causal-decay")
+"""Names behind which λ may stand: causal-decay:0.5."""
 
 
 def make_estimator(curvature: str | Estimator, probes: int = 0) -> Estimator:
     """The named estimator; `probes` > 0 asks for random probes where it can use them.
 
-    ``hutchinson:fisher`` is the diagonal of another estimator's matrix by random probes, for every name.
+    ``hutchinson:fisher`` is the diagonal of another estimator's matrix by random probes, for every name, and
+    ``causal-decay:0.5`` the decayed causal form with that λ.
     """
     if not isinstance(curvature, str):
         if not isinstance(curvature, Estimator):
             raise wrong("curvature", curvature, f"accepted are {listed(ESTIMATORS)} and objects like them")
         return curvature
-    check_choice("curvature", curvature, (*ESTIMATORS, *PROBED))
     check_count("probes", probes, at_least=0)
+    if (numbered := curvature.rpartition(":"))[0] in NUMBERED:
+        made = make_estimator(numbered[0], probes)
+        decayed = DecayedCausal(_decay(curvature, numbered[2]), probes)
+        return replace(made, of=replace(decayed, probes=0)) if isinstance(made, Hutchinson) else decayed
+    check_choice("curvature", curvature, (*ESTIMATORS, *PROBED))
     if curvature in PROBED:
         return Hutchinson(of=make_estimator(curvature.removeprefix("hutchinson:")), probes=probes or 1)
     entry = ESTIMATORS[curvature]
@@ -61,8 +70,16 @@ def make_estimator(curvature: str | Estimator, probes: int = 0) -> Estimator:
     return entry.make(probes)
 
 
+def _decay(curvature: str, text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 <= (decay := float(text)) <= 1:
+            return decay
+    raise wrong("curvature", curvature, "accepted behind the name is λ, a number >= 0 and <= 1")
+
+
 __all__ = [
     "ESTIMATORS",
+    "NUMBERED",
     "PROBED",
     "CausalHessian",
     "DecayedCausal",

@@ -53,7 +53,9 @@ class DecayedCausal:
     decay: float = 0.9
     probes: int = 0
     name: ClassVar[str] = "causal-decay"
-    estimates: ClassVar[str] = "E[Σ w (∇² ln π + z zᵀ + cross terms, less by λ = 0.9 a step)]: Loaded DiCE"
+    estimates: ClassVar[str] = (
+        "E[Σ w (∇² ln π + z zᵀ + cross terms, less by λ a step)]: Loaded DiCE, 0.9 or causal-decay:λ"
+    )
     positive_semi_definite: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

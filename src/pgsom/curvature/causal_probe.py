@@ -1,7 +1,6 @@
 """Random probes of the causal Hessian of an MLP, in the same pass as the gradient."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -10,38 +9,40 @@ from jax import Array
 
 from pgsom.folds import Fold
 from pgsom.objective import LocalObjective
-from pgsom.policies import MLP, Layer, derivatives
+from pgsom.policies import Layer, derivatives
 from pgsom.policies.derivatives import Chunk
-from pgsom.policies.layers import outer_sums_by_episode
+from pgsom.policies.layers import outer_sum, outer_sums_by_episode
 from pgsom.policies.tangents import Moved, SignPair, moved, sign_pairs, times_signs
 
 Tree = Any
 
 
-def probed_diagonal(objective: LocalObjective, keys: Array) -> Fold:
-    """The mean over probes of v ⊙ (H v), v of signs, one probe for each key.
+def probed_diagonal(objective: LocalObjective, key: Array, probes: int) -> Fold:
+    """The mean over probes of v ⊙ (H v), v of signs.
 
-    With s_t = z_t·v the score terms of H v are Σ_t q_t z_t with q_t = w_t Σ_{k≤t} s_k + Σ_{k>t} w_k s_k. What lies in
-    later chunks is not known yet, so it is added when it is met: a chunk carries c, the sum of earlier scores, and adds
-    (Σ w s) c.
+    With s_t = z_t·v the score terms of H v are Σ_t (w_t Σ_{k≤t} s_k + Σ_{k>t} w_k s_k) z_t. What is still to come is
+    all that there will be less what has been, so one pass does. With S the sum of w s over the whole episode:
+
+        Σ_t (w_t Σ_{k≤t} s_k − Σ_{k≤t} w_k s_k) z_t + S Σ_t z_t.
     """
     params, e_w = objective.params, objective.score_weight
-    episodes = e_w.shape[1]
-    probes: Tree = jax.vmap(partial(sign_pairs, params=params))(keys)
-    zeros = jax.tree.map(lambda leaf: jnp.zeros((keys.shape[0], *leaf.shape), leaf.dtype), params)
-    nothing = jnp.zeros((keys.shape[0], episodes), e_w.dtype)
+    pairs: Tree = sign_pairs(key, params, probes)
+    zeros = jax.tree.map(lambda leaf: jnp.zeros((probes, *leaf.shape), leaf.dtype), params)
+    nothing = jnp.zeros((probes, 2, e_w.shape[1]), e_w.dtype)
 
     def step(carry: Tree, arrays: tuple[Chunk, Array, Array], start: Array) -> Tree:
         del start
-        c, so_far, total = carry
-        c, so_far, added = _over_probes(lambda v, s: _of_chunk(objective, v, *arrays, c, s), probes, so_far)
-        return c, so_far, jax.tree.map(jnp.add, total, added)
+        scores, so_far, total = carry
+        added, so_far, product = _over_probes(lambda v, s: _of_chunk(objective, v, *arrays, s), pairs, so_far)
+        return jax.tree.map(jnp.add, scores, added), so_far, jax.tree.map(jnp.add, total, product)
 
     def finish(carry: Tree) -> Tree:
-        diagonals = jax.vmap(times_signs)(probes, carry[2])
-        return jax.tree.map(lambda leaf: leaf.mean(axis=0), diagonals)
+        scores, so_far, total = carry
+        # [probe, env] times [env, …]
+        whole = jax.tree.map(lambda t, c: t + jnp.tensordot(so_far[:, 1], c, 1), total, scores)
+        return jax.tree.map(lambda leaf: leaf.mean(axis=0), jax.vmap(times_signs)(pairs, whole))
 
-    initial = (derivatives.zero_scores(params, episodes), nothing, zeros)
+    initial = (derivatives.zero_scores(params, e_w.shape[1]), nothing, zeros)
     return Fold(initial, step, (objective.chunk, e_w, objective.rollout.mask), finish)
 
 
@@ -54,35 +55,41 @@ def _over_probes(function: Callable[..., Any], probes: Tree, so_far: Array) -> A
 
 
 def _of_chunk(
-    objective: LocalObjective, v: tuple[SignPair, ...], chunk: Chunk, w: Array, taken: Array, c: Tree, so_far: Array
+    objective: LocalObjective, v: tuple[SignPair, ...], chunk: Chunk, w: Array, taken: Array, so_far: Array
 ) -> tuple[Tree, Array, Tree]:
-    """The next c and Σ s, and this chunk's share of H v."""
-    network, head = objective.policy.network, objective.policy.distribution
-    assert isinstance(network, MLP)
+    """This chunk's Σ z by episode, the next Σ s and Σ w s, and what is added to H v but for S Σ z."""
     flat = derivatives.flatten(chunk)
-    there = moved(network, head, objective.params, v, flat.observation, flat.action)
+    passed = derivatives.traced(objective.policy, objective.params, flat)
+    there = moved(passed, objective.policy.distribution, v, flat.action)
     s = there.log_prob_dot.reshape(w.shape) * taken
-    w_s = w * s
-    later = jnp.sum(w_s, axis=0) - jnp.cumsum(w_s, axis=0)
-    q = w * (so_far + jnp.cumsum(s, axis=0)) + later * taken
+    sums = so_far[:, None] + running_sums(jnp.stack([s, w * s]))
+    q = w * sums[0] - taken * sums[1]
     product = _products(objective.params, there, w.reshape(-1), q.reshape(-1))
-    across = jax.tree.map(lambda leaf: jnp.tensordot(w_s.sum(axis=0), leaf, 1), c)
-    by_episode = ([x.reshape(*w.shape, -1) for x in parts] for parts in (there.inputs, _masked(there, taken)))
-    c = jax.tree.map(jnp.add, c, outer_sums_by_episode(objective.params, *map(tuple, by_episode)))
-    return c, so_far + s.sum(axis=0), jax.tree.map(jnp.add, product, across)
+    return _score_sums(objective.params, there, taken), sums[:, -1], product
+
+
+def running_sums(x: Array) -> Array:
+    """Σ_{k≤t} over the time axis of [2, time, env], by a matrix product: a chunk is short."""
+    upto = jnp.tril(jnp.ones((x.shape[1], x.shape[1]), x.dtype))
+    return jnp.einsum("tk,ake->ate", upto, x)
 
 
 def _products(params: tuple[Layer, ...], there: Moved, w: Array, q: Array) -> tuple[Layer, ...]:
-    """Σ w ∇²ℓ v + q z: a ⊗ (w δ̇ + q δ) + ȧ ⊗ w δ, both in one matrix product."""
+    """Σ w ∇²ℓ v + q z: a ⊗ (w δ̇ + q δ) + w ȧ ⊗ δ."""
     made = []
     for index, layer in enumerate(params):
-        delta = there.signals[index]
-        straight, moving = w[:, None] * there.signals_dot[index] + q[:, None] * delta, w[:, None] * delta
-        left = jnp.concatenate([there.inputs[index], there.inputs_dot[index]])
-        weight = left.T @ jnp.concatenate([straight, moving])
+        delta, a_dot = there.signals[index], there.inputs_dot[index]
+        straight = w[:, None] * there.signals_dot[index] + q[:, None] * delta
+        weight = there.inputs[index].T @ straight
+        weight = weight if a_dot is None else weight + (w[:, None] * a_dot).T @ delta
         made.append(Layer(weight, None if layer.bias is None else straight.sum(axis=0)))
     return tuple(made)
 
 
-def _masked(there: Moved, taken: Array) -> tuple[Array, ...]:
-    return tuple(taken.reshape(-1)[:, None] * delta for delta in there.signals)
+def _score_sums(params: tuple[Layer, ...], there: Moved, taken: Array) -> tuple[Layer, ...]:
+    """Σ z for each episode; of a single one without a batch axis, faster."""
+    deltas = tuple(taken.reshape(-1)[:, None] * delta for delta in there.signals)
+    if taken.shape[1] == 1:
+        return jax.tree.map(lambda leaf: leaf[None], outer_sum(params, there.inputs, deltas))
+    by_episode = ([x.reshape(*taken.shape, -1) for x in parts] for parts in (there.inputs, deltas))
+    return outer_sums_by_episode(params, *map(tuple, by_episode))

@@ -40,16 +40,16 @@ class Hutchinson:
         return self.of.biased
 
     def diagonal(self, objective: LocalObjective) -> Fold:
-        keys = jax.random.split(jax.random.fold_in(objective.key, 2), self.probes)
+        key = jax.random.fold_in(objective.key, 2)
         whole = objective.begins is None
         if whole and isinstance(self.of, CausalHessian) and isinstance(objective.policy.network, MLP):
-            return probed_diagonal(objective, keys)
+            return probed_diagonal(objective, key, self.probes)
 
         def probe(key: Any) -> Tree:
             v = rademacher_like(key, objective.params)
             return jax.tree.map(jnp.multiply, v, self.of.product(objective, v))
 
-        mean = jax.tree.map(lambda leaf: leaf.mean(axis=0), jax.lax.map(probe, keys))
+        mean = jax.tree.map(lambda leaf: leaf.mean(axis=0), jax.lax.map(probe, jax.random.split(key, self.probes)))
         return _already(mean, objective)
 
     def product(self, objective: LocalObjective, vector: Tree) -> Tree:

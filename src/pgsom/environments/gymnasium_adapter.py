@@ -22,6 +22,7 @@ from pgsom.environments.gymnasium_copies import (
 )
 from pgsom.environments.gymnasium_spaces import action_spec, observation_spec, time_limit
 from pgsom.environments.host import Copies
+from pgsom.environments.mujoco_warnings import hear_mujoco
 from pgsom.environments.registry import names
 
 Env = gymnasium.Env[Any, Any]
@@ -166,6 +167,8 @@ def _by_id(gymnasium_id: str, limit: int | None, options: dict[str, Any], **rend
     """Gymnasium's own checker, which looks at every step, is left out; `check_environment` looks once."""
     if limit is not None:
         options = options | {"max_episode_steps": limit}
+    if "mujoco" in str(getattr(gymnasium.registry.get(gymnasium_id), "entry_point", "")):
+        hear_mujoco()
     return gymnasium.make(gymnasium_id, disable_env_checker=True, **options, **rendering)
 
 

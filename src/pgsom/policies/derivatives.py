@@ -28,6 +28,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from pgsom.checks import wrong
+from pgsom.folds import largest_of_batch
 from pgsom.policies import layers
 from pgsom.policies.distributions import Categorical
 from pgsom.policies.layers import KroneckerFactors
@@ -68,14 +69,20 @@ def surrogate_gradient(policy: Policy, params: Tree, chunk: Chunk, weights: Arra
     """Σ w z + v ∇H, H the entropy of π(·|s_t) and v its weights."""
     head = policy.distribution
 
+    if isinstance(policy.network, MLP):
+        # The score's signals are written as the curvatures write them: in the same pass they share one way back.
+        passed, flat, w = _backward(policy, params, chunk, weights)
+        v = entropy_weights.reshape(-1, 1)
+
+        def with_entropy(deltas: tuple[Array, ...]) -> tuple[Array, ...]:
+            return jax.tree.map(jnp.add, deltas, passed.signals(v * jax.vmap(jax.grad(head.entropy))(passed.outputs)))
+
+        some = largest_of_batch(jnp.max(jnp.abs(jax.lax.stop_gradient(v)))) > 0
+        deltas = jax.lax.cond(some, with_entropy, lambda deltas: deltas, _score_signals(policy, passed, flat, w))
+        return layers.outer_sum(params, passed.inputs, deltas)
+
     def of_outputs(u: Array, action: Array, w: Array, v: Array) -> Array:
         return w * head.log_prob(u, action) + v * head.entropy(u)
-
-    if isinstance(policy.network, MLP):
-        # The forward pass is written as the layer trick writes it, so that a curvature in the same pass shares it.
-        passed, flat, w = _backward(policy, params, chunk, weights)
-        by_outputs = jax.vmap(jax.grad(of_outputs))(passed.outputs, flat.action, w, entropy_weights.reshape(-1))
-        return layers.outer_sum(params, passed.inputs, passed.signals(by_outputs))
 
     def surrogate(p: Tree) -> Array:
         return jnp.sum(
@@ -267,13 +274,18 @@ def flatten(chunk: Chunk) -> Chunk:
 
 def _backward(policy: Policy, params: Tree, chunk: Chunk, weights: Array) -> tuple[layers.Backward, Chunk, Array]:
     """Trace an MLP over all steps of a chunk as one list of samples."""
-    assert isinstance(policy.network, MLP)
     flat = flatten(chunk)
+    return traced(policy, params, flat), flat, weights.reshape(-1)
+
+
+def traced(policy: Policy, params: Tree, flat: Chunk) -> layers.Backward:
+    """The pass of an MLP over a list of samples, from which derivatives of ln π are sent back."""
+    assert isinstance(policy.network, MLP)
     passed = layers.backward(policy.network, params, flat.observation)
     if isinstance(policy.distribution, Categorical) and passed.outputs.shape[-1] == 2:
         # A shift of both logits changes nothing, so every derivative by them is a multiple of (1, −1).
         passed = layers.along(jnp.array([1.0, -1.0], passed.outputs.dtype), passed)
-    return passed, flat, weights.reshape(-1)
+    return passed
 
 
 def _score_signals(policy: Policy, passed: layers.Backward, flat: Chunk, weights: Array) -> tuple[Array, ...]:

@@ -45,9 +45,9 @@ HEADS = (Categorical, MultiCategorical, Bernoulli, Gaussian, TanhGaussian)
 
 
 def goes_in_numpy(network: Network, head: Distribution) -> bool:
-    """Whether both parts are of the kinds that this module knows."""
-    inner = network.network if isinstance(network, Standardised) else network
-    return isinstance(inner, MLP) and isinstance(head, HEADS)
+    """Whether both parts are of the kinds that this module knows; a class derived from one of them may do otherwise."""
+    inner = network.network if type(network) is Standardised else network
+    return type(inner) is MLP and type(head) in HEADS
 
 
 def kind_of_outputs(network: Network, params: Tree) -> tuple[int, Any]:

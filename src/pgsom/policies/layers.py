@@ -19,25 +19,55 @@ from jax import Array
 from pgsom.policies.networks import MLP, Layer
 
 
-class Backward(NamedTuple):
-    """One forward pass over many samples, and the function that sends output cotangents back through it."""
+class Slopes(NamedTuple):
+    """φ′(z) and φ″(z) of one hidden layer."""
 
+    first: Array
+    second: Array
+
+
+class Backward(NamedTuple):
+    """One forward pass over many samples, from which output cotangents can be sent back."""
+
+    network: MLP
+    params: tuple[Layer, ...]
     outputs: Array
     inputs: tuple[Array, ...]
     pre_activations: tuple[Array, ...]
-    signals: Callable[[Array], tuple[Array, ...]]
+    slopes: tuple[Slopes, ...]
+    from_exit: Callable[[Array], tuple[Array, ...]]
+    direction: Array | None = None
+    """[output], where all cotangents are multiples of one direction,"""
+    along: tuple[tuple[Array, ...], tuple[Array, ...]] | None = None
+    """and what it gives."""
+
+    def signals(self, cotangents: Array) -> tuple[Array, ...]:
+        """δ [sample, unit] of every layer, for `cotangents` [sample, output]: δ = φ′(z) ⊙ W₊δ₊."""
+        return self.signals_and_arrivals(cotangents)[0]
+
+    def signals_and_arrivals(self, cotangents: Array) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        """δ of every layer, and W₊δ₊ of every hidden one."""
+        if self.direction is not None and self.along is not None:
+            multiple = cotangents @ self.direction / jnp.sum(jnp.square(self.direction))
+            signals_along, arrivals_along = self.along
+            return tuple(multiple[:, None] * x for x in signals_along), tuple(
+                multiple[:, None] * x for x in arrivals_along
+            )
+        signals = list(self.from_exit(cotangents))
+        arrivals: list[Array] = []
+        for index in range(self.network.depth - 2, -1, -1):
+            arrivals.insert(0, signals[0] @ self.params[index + 1].weight.T)
+            signals.insert(0, self.slopes[index].first * arrivals[0])
+        return tuple(signals), tuple(arrivals)
 
 
 def backward(network: MLP, params: tuple[Layer, ...], observations: Array) -> Backward:
-    """Trace the network; ``signals(cotangents [sample, output])`` gives δ [sample, unit] of every layer."""
-    taps = tuple(jnp.zeros((observations.shape[0], n), params[0].weight.dtype) for n in network.units)
-
-    def outputs_of(taps: tuple[Array, ...]) -> tuple[Array, tuple[tuple[Array, ...], tuple[Array, ...]]]:
-        trace = jax.vmap(network.forward, in_axes=(None, 0, 0))(params, observations, taps)
-        return trace.outputs, (trace.inputs, trace.pre_activations)
-
-    outputs, pull, (inputs, pre_activations) = jax.vjp(outputs_of, taps, has_aux=True)
-    return Backward(outputs, inputs, pre_activations, lambda cotangents: pull(cotangents)[0])
+    """Trace the network for observations [sample, …]."""
+    trace = jax.vmap(network.forward, in_axes=(None, 0))(params, observations)
+    last = network.depth - 1
+    _, from_exit = jax.vjp(jax.vmap(lambda *z: network.exit(list(z))), *trace.pre_activations[last:])
+    slopes = tuple(Slopes(*network.activation_derivatives(z)) for z in trace.pre_activations[:last])
+    return Backward(network, params, trace.outputs, trace.inputs, trace.pre_activations, slopes, from_exit)
 
 
 def along(direction: Array, passed: Backward) -> Backward:
@@ -46,13 +76,8 @@ def along(direction: Array, passed: Backward) -> Backward:
     Signals are linear in the cotangent, so the direction is sent back once and scaled: a gradient and the columns
     of a Fisher factor share one way back.
     """
-    once = passed.signals(jnp.broadcast_to(direction, passed.outputs.shape))
-
-    def signals(cotangents: Array) -> tuple[Array, ...]:
-        multiple = cotangents @ direction / jnp.sum(jnp.square(direction))
-        return tuple(multiple[:, None] * delta for delta in once)
-
-    return passed._replace(signals=signals)
+    once = passed.signals_and_arrivals(jnp.broadcast_to(direction, passed.outputs.shape))
+    return passed._replace(direction=direction, along=once)
 
 
 def column_signals(passed: Backward, columns: Array) -> tuple[Array, ...]:
@@ -140,7 +165,7 @@ def pre_activation_hessian_diagonals(
     free outputs has no layer below it: there, too, the signals of S say all.
     """
     last = network.depth - 1
-    slopes = [network.activation_derivatives(z) for z in passed.pre_activations[:last]]
+    slopes = passed.slopes
     travelling = column_signals(passed, columns)
     diagonals = [jnp.einsum("nc,ncu->nu", signs, jnp.square(travelling[last]))]
     extra, extra_signs, v = None, None, None
@@ -186,7 +211,7 @@ def propagated_diagonals(
     diagonals = [h]
     for index in range(last - 1, -1, -1):
         weight = params[index + 1].weight
-        first, second = network.activation_derivatives(passed.pre_activations[index])
+        first, second = passed.slopes[index]
         h = jnp.square(first) * (h @ jnp.square(weight).T) + second * (gradient_signals[index + 1] @ weight.T)
         diagonals.append(h)
     free = [jnp.einsum("nc,ncu->nu", signs, jnp.square(delta)) for delta in of_outputs[network.depth :]]

@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from pgsom.policies import layers
 from pgsom.policies.distributions import Distribution
-from pgsom.policies.networks import MLP, Layer
+from pgsom.policies.networks import Layer
 
 
 class SignPair(NamedTuple):
@@ -27,70 +28,70 @@ class SignPair(NamedTuple):
         return Layer(signs, None) if layer.bias is None else Layer(signs[:-1], signs[-1])
 
 
-def sign_pairs(key: Array, params: tuple[Layer, ...]) -> tuple[SignPair, ...]:
-    """Independent signs for every layer."""
+def sign_pairs(key: Array, params: tuple[Layer, ...], probes: int) -> tuple[SignPair, ...]:
+    """Independent signs [probe, …] for every layer."""
     sizes = [(layer.weight.shape[0] + (layer.bias is not None), layer.weight.shape[1]) for layer in params]
-    signs = jax.random.rademacher(key, (sum(a + b for a, b in sizes),), params[0].weight.dtype)
+    signs = random_signs(key, (probes, sum(a + b for a, b in sizes)), params[0].weight.dtype)
     pairs, start = [], 0
     for a, b in sizes:
-        pairs.append(SignPair(signs[start : start + a], signs[start + a : start + a + b]))
+        pairs.append(SignPair(signs[:, start : start + a], signs[:, start + a : start + a + b]))
         start += a + b
     return tuple(pairs)
+
+
+def random_signs(key: Array, shape: tuple[int, int], dtype: Any) -> Array:
+    """Independent signs ±1, each bit of a random word being one."""
+    words = jax.random.bits(key, (shape[0], -(-shape[1] // 32)), jnp.uint32)
+    bits = (words[..., None] >> jnp.arange(32, dtype=jnp.uint32)) & 1
+    return 1 - 2 * bits.reshape(shape[0], -1)[:, : shape[1]].astype(dtype)
 
 
 class Moved(NamedTuple):
     """Inputs a and signals δ of ln π at every layer, and how they and ln π change along the direction."""
 
     inputs: tuple[Array, ...]
-    inputs_dot: tuple[Array, ...]
+    inputs_dot: tuple[Array | None, ...]
+    """None where nothing moves: what comes from outside."""
     signals: tuple[Array, ...]
     signals_dot: tuple[Array, ...]
     log_prob_dot: Array
 
 
-def moved(
-    network: MLP,
-    head: Distribution,
-    params: tuple[Layer, ...],
-    direction: tuple[SignPair, ...],
-    observation: Array,
-    action: Array,
-) -> Moved:
-    """Forwards and backwards for samples [sample, …], dots for derivatives along the direction.
+def moved(passed: layers.Backward, head: Distribution, direction: tuple[SignPair, ...], action: Array) -> Moved:
+    """Forwards and backwards with a pass over samples [sample, …], dots for derivatives along the direction.
 
     ż = ȧ W + (a·r + r_b) c,                 ȧ₊ = φ′(z) ⊙ ż
     δ = φ′(z) ⊙ W₊δ₊,                        δ̇ = φ″(z) ⊙ ż ⊙ W₊δ₊ + φ′(z) ⊙ (W₊δ̇₊ + (c·δ₊) r)
     """
-    trace = jax.vmap(network.forward, in_axes=(None, 0))(params, observation)
-    inputs_dot, z_dot = [], []
+    network, params = passed.network, passed.params
+    inputs_dot: list[Array | None] = []
+    z_dot = []
     a_dot = None
-    for index, (layer, (r, c), a) in enumerate(zip(params, direction, trace.inputs, strict=True)):
+    for index, (layer, (r, c), a) in enumerate(zip(params, direction, passed.inputs, strict=True)):
         if index == network.depth:
             a_dot = None
         along = a @ r[: a.shape[-1]] + (0 if layer.bias is None else r[-1])
         moves = along[:, None] * c
         moves = moves if a_dot is None else moves + a_dot @ layer.weight
-        inputs_dot.append(jnp.zeros_like(a) if a_dot is None else a_dot)
+        inputs_dot.append(a_dot)
         z_dot.append(moves)
-        a_dot = network.activation_derivatives(trace.pre_activations[index])[0] * moves
+        a_dot = passed.slopes[index].first * moves if index < network.depth - 1 else None
 
     last = network.depth - 1
     exit_of = jax.vmap(lambda *z: network.exit(list(z)))
-    at_exit, back_from_exit = jax.vjp(exit_of, *trace.pre_activations[last:])
-    (_, outputs_dot) = jax.jvp(exit_of, tuple(trace.pre_activations[last:]), tuple(z_dot[last:]))
+    (_, outputs_dot) = jax.jvp(exit_of, tuple(passed.pre_activations[last:]), tuple(z_dot[last:]))
     slope = jax.vmap(jax.grad(head.log_prob))
-    by_outputs, by_outputs_dot = jax.jvp(lambda u: slope(u, action), (at_exit,), (outputs_dot,))
+    by_outputs, by_outputs_dot = jax.jvp(lambda u: slope(u, action), (passed.outputs,), (outputs_dot,))
 
-    signals, signals_dot = list(back_from_exit(by_outputs)), list(back_from_exit(by_outputs_dot))
+    signals, arrivals = passed.signals_and_arrivals(by_outputs)
+    signals_dot = list(passed.from_exit(by_outputs_dot))
     for index in range(last - 1, -1, -1):
         weight, (r, c) = params[index + 1].weight, direction[index + 1]
-        first, second = network.activation_derivatives(trace.pre_activations[index])
-        back = signals[0] @ weight.T
-        back_dot = signals_dot[0] @ weight.T + (signals[0] @ c)[:, None] * r[: weight.shape[0]]
-        signals.insert(0, first * back)
-        signals_dot.insert(0, second * z_dot[index] * back + first * back_dot)
+        first, second = passed.slopes[index]
+        back_dot = signals_dot[0] @ weight.T + (signals[index + 1] @ c)[:, None] * r[: weight.shape[0]]
+        signals_dot.insert(0, second * z_dot[index] * arrivals[index] + first * back_dot)
     log_prob_dot = jnp.sum(by_outputs * outputs_dot, axis=-1)
-    return Moved(trace.inputs, tuple(inputs_dot), tuple(signals), tuple(signals_dot), log_prob_dot)
+    return Moved(passed.inputs, tuple(inputs_dot), signals, tuple(signals_dot), log_prob_dot)
 
 
 def times_signs(direction: tuple[SignPair, ...], product: tuple[Layer, ...]) -> Any:

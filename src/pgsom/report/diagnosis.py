@@ -33,6 +33,9 @@ MEANINGS = {
     "fisher_largest": "largest eigenvalue of the Fisher matrix",
 }
 """Numbers of a seed in the order shown, and what they are."""
+LEAST = 0.01
+"""The signal-to-noise at which the figure's bars begin."""
+ENDS = ("hessian_top", "hessian_bottom", "fisher_top")
 
 
 def plain(found: Diagnosis, shown: int) -> dict[str, Any]:
@@ -150,9 +153,15 @@ def save_diagnosis_figure(seeds: Sequence[Mapping[str, Any]], path: Path) -> tup
         places = np.arange(len(seeds))
         names = [str(seed["seed"]) for seed in seeds]
         for offset, name, colour in ((-0.2, "gradient", GRADIENT), (0.2, "curvature", CURVATURE)):
-            heights = [_finite(seed[f"{name}_signal_to_noise"]) for seed in seeds]
-            above.bar(places + offset, heights, 0.38, color=colour, label=name)
+            heights = np.asarray([_finite(seed[f"{name}_signal_to_noise"]) for seed in seeds])
+            above.bar(places + offset, np.maximum(heights, LEAST), 0.38, color=colour, label=name)
+            for place in places[heights < LEAST]:
+                above.annotate(
+                    "0", (place + offset, LEAST), (0, 1), textcoords="offset points", ha="center", color=colour
+                )
         above.axhline(1, color="#999999", linewidth=0.6)
+        above.set_yscale("log")
+        above.set_ylim(bottom=LEAST)
         above.set_ylabel("signal-to-noise\nof one batch")
         _legend(above)
         for offset, name, colour, marker in (
@@ -169,6 +178,7 @@ def save_diagnosis_figure(seeds: Sequence[Mapping[str, Any]], path: Path) -> tup
             places + 0.2, actual, errors, fmt="o", color=ACTUAL, markersize=3, linewidth=1, label="measured"
         )
         middle.axhline(0, color="#999999", linewidth=0.6)
+        middle.yaxis.set_major_formatter("{x:.2g}")
         middle.set_ylabel("improvement by\nthe next update")
         _legend(middle)
         for axes in (above, middle):
@@ -190,9 +200,23 @@ def _draw_spectra(axes: Any, seeds: Sequence[Mapping[str, Any]]) -> None:
         label = "Fisher, top" if index == 0 else None
         axes.plot(np.arange(1, len(fisher) + 1), fisher, "x", color=CURVATURE, markersize=4, label=label)
     axes.axhline(0, color="#999999", linewidth=0.6)
+    _scale_both_ways(axes, [np.asarray([seed[name] for seed in seeds]) for name in ENDS])
     axes.set_ylabel("eigenvalue")
     axes.set_xlabel("rank")
     _legend(axes)
+
+
+def _scale_both_ways(axes: Any, groups: Sequence[Any]) -> None:
+    """Logarithmic above and below zero, as Hessian and Fisher can be of very different size."""
+    least = min(np.abs(values).max() for values in groups)
+    if not least > 0:
+        return
+    low, high = min(values.min() for values in groups), max(np.abs(values).max() for values in groups)
+    powers = 10.0 ** np.unique(np.linspace(np.ceil(np.log10(least)), np.floor(np.log10(high)), 4).round())
+    axes.set_yscale("symlog", linthresh=least)
+    axes.set_ylim(min(1.5 * low, -least), 3 * high)
+    axes.set_yticks([0, *powers, *(-powers[powers < -1.5 * low])], minor=False)
+    axes.minorticks_off()
 
 
 def _legend(axes: Any) -> None:
