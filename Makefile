@@ -12,7 +12,7 @@ help:  ## list the targets
 	@sed -n 's/^\([a-z.-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
 test: lint browser  ## what CI runs: format, lint, types, import contracts, tests
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 lint: .venv/package  ## everything in `test` that runs no code of the package
 	$(BIN)/ruff check .

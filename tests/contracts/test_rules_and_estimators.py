@@ -332,7 +332,7 @@ def assert_promises(rule: UpdateRule, name: str) -> None:
     assert np.any(flat(compiled[0])) and _update._cache_size() == programs
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH_RULE)
+@pytest.mark.parametrize("name", EACH_RULE_SOON_OR_LATER)
 def test_seeds_and_numbers_side_by_side_are_each_by_itself(name: str) -> None:
     """Three seeds, each with other numbers, over two updates in float32; up to rounding, for a batched product may sum
     in another order. And no further program is compiled for other numbers, or to go on from a new state.

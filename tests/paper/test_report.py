@@ -110,8 +110,9 @@ def test_figures_for_print(tmp_path: Path) -> None:
     written = save_figures(views(few)[-1:], own, tmp_path)
     names = {path.name for path in written}
     assert len(names) == len(written) and all(path.stat().st_size > 3000 for path in written)
-    assert {f"figure2_as-run_none{kind}.{end}" for kind in ("", "_paper") for end in ("png", "pdf")} <= names
-    assert {"figure3_as-run.png", "figure3_as-run_paper.pdf", "figure1_as-run_none_hessian.png"} <= names
+    assert {f"figure2_as-run{kind}.{end}" for kind in ("", "_paper") for end in ("png", "pdf")} <= names
+    assert {"figure3_as-run.png", "figure3_as-run_paper.pdf"} <= names
+    assert {"figure1_as-run_none_hessian.png", "figure1_as-run_reinforce.pdf"} <= names
 
 
 def test_a_method_has_one_colour_in_every_figure() -> None:

@@ -141,6 +141,7 @@ def save_figure(figure: "Figure", path: Path) -> tuple[Path, Path]:
     for file, form in forms.items():
         buffer = io.BytesIO()
         figure.savefig(buffer, **form)
+        figure.set_layout_engine("none")  # the second form keeps the layout of the first
         write(file, buffer.getvalue())
     return png, pdf
 

@@ -70,19 +70,22 @@ def figure_2(view: View) -> list[Curve]:
 
 
 def save_figures(seen: Sequence[View], rows: Sequence[Row], folder: Path) -> list[Path]:
-    """Every figure of every protocol and reading, as PNG and PDF."""
+    """Every figure of every protocol, as PNG and PDF; figure 1 of the Hessian rows once for each reading."""
     import matplotlib as mpl
 
     written: list[Path] = []
     with mpl.rc_context(STYLE):  # type: ignore[arg-type]  # its keys are literals
-        for view in seen:
-            name = view.name.translate(FILE_NAMES)
-            for method, curves in figure_1(view).items():
-                written += _both(curves, folder / f"figure1_{name}_{method}", f"{view.name}, {method}", view.best)
-            written += _both(figure_2(view), folder / f"figure2_{name}", f"{view.name}, no stabiliser", view.best)
         for protocol in dict.fromkeys(row.protocol for row in rows):
+            readings = [view for view in seen if view.name.startswith(protocol)]
+            first, best = readings[0], readings[0].best
+            for method, curves in figure_1(first).items():
+                if method != "hessian":
+                    written += _both(curves, folder / f"figure1_{protocol}_{method}", f"{protocol}, {method}", best)
+            for view in readings:
+                path = folder / f"figure1_{view.name.translate(FILE_NAMES)}_hessian"
+                written += _both(figure_1(view)["hessian"], path, f"{view.name}, hessian", best)
+            written += _both(figure_2(first), folder / f"figure2_{protocol}", f"{protocol}, no stabiliser", best)
             own = [row for row in rows if row.protocol == protocol]
-            best = next(view.best for view in seen if view.name.startswith(protocol))
             written += _paper_bars(own, folder / f"figure3_{protocol}_paper", best)
             written += _bars(own, folder / f"figure3_{protocol}", best)
     return written

@@ -122,10 +122,9 @@ def _cells_table(rows: Sequence[Row]) -> str:
 
 def figure_names(studies: Mapping[str, Study]) -> dict[str, str]:
     """The figures that the page shows, by file, with what they are."""
-    second = {"as-printed": "as-printed", "as-run": "as-run_plus", "corrected": "corrected"}
     found = {}
     for name in studies:
-        found[f"figure2_{second[name]}"] = f"Figure 2, {name}: the three methods without a stabiliser"
+        found[f"figure2_{name}"] = f"Figure 2, {name}: the three methods without a stabiliser"
         found[f"figure3_{name}"] = f"Figure 3, {name}: the last evaluation of every variant"
     return found
 
