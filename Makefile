@@ -28,7 +28,7 @@ browser:  ## Chromium and its driver, by apt, if they are missing and may be ins
 
 APT := DEBIAN_FRONTEND=noninteractive timeout 240 apt-get -o Acquire::Retries=1 -o Acquire::http::Timeout=20
 
-faults: .venv/package  ## kill, damage, crowd and starve runs: 50 kills, 600 damages, ten minutes of memory (slow)
+faults: .venv/package  ## kill, damage, crowd and starve runs: 80 stops, 600 damages, ten minutes of memory (slow)
 	XLA_FLAGS= $(BIN)/python -m tests.faults
 
 learn: .venv/package  ## the learning tests (slow)
