@@ -55,7 +55,7 @@ def test_ci_runs_make_test() -> None:
 def test_make_test_runs_every_check() -> None:
     makefile = (ROOT / "Makefile").read_text()
     assert re.search(r"^test: lint\b", makefile, re.MULTILINE)
-    for tool in ("ruff check .", "ruff format --check .", "mypy", "lint-imports", "pytest -n 2"):
+    for tool in ("ruff check .", "ruff format --check .", "mypy", "lint-imports", "pytest -n 2 --dist worksteal"):
         assert f".venv/bin/{tool}" in makefile_commands()
 
 
