@@ -69,9 +69,15 @@ def surrogate_gradient(policy: Policy, params: Tree, chunk: Chunk, weights: Arra
     """Σ w z + v ∇H, H the entropy of π(·|s_t) and v its weights."""
     head = policy.distribution
 
+    def of_outputs(u: Array, action: Array, w: Array, v: Array) -> Array:
+        return w * head.log_prob(u, action) + v * head.entropy(u)
+
     if isinstance(policy.network, MLP):
         # The score's signals are written as the curvatures write them: in the same pass they share one way back.
         passed, flat, w = _backward(policy, params, chunk, weights)
+        if passed.along is not None:  # both sent back at the price of one
+            by_outputs = jax.vmap(jax.grad(of_outputs))(passed.outputs, flat.action, w, entropy_weights.reshape(-1))
+            return layers.outer_sum(params, passed.inputs, passed.signals(by_outputs))
         v = entropy_weights.reshape(-1, 1)
 
         def with_entropy(deltas: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -80,9 +86,6 @@ def surrogate_gradient(policy: Policy, params: Tree, chunk: Chunk, weights: Arra
         some = largest_of_batch(jnp.max(jnp.abs(jax.lax.stop_gradient(v)))) > 0
         deltas = jax.lax.cond(some, with_entropy, lambda deltas: deltas, _score_signals(policy, passed, flat, w))
         return layers.outer_sum(params, passed.inputs, deltas)
-
-    def of_outputs(u: Array, action: Array, w: Array, v: Array) -> Array:
-        return w * head.log_prob(u, action) + v * head.entropy(u)
 
     def surrogate(p: Tree) -> Array:
         return jnp.sum(
