@@ -13,14 +13,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchmarks.estimator_cost import with_gradient
-from benchmarks.fixed_length import FixedLength
+from benchmarks.estimator_cost import one_episode, with_gradient
 from benchmarks.timing import side_by_side
-from pgsom.baselines import NoBaseline
 from pgsom.curvature import Fisher, LogDensityHessian
-from pgsom.objective import LocalObjective, Weighting, observe
-from pgsom.policies import make_policy
-from pgsom.rollout import collect
+from pgsom.objective import LocalObjective
 
 PEER = Path(".venv-peers/bin/python")
 SCRIPT = Path(__file__).parent / "peers" / "curvature_torch.py"
@@ -37,13 +33,8 @@ SAME = {
 
 def ours() -> dict[str, float]:
     """Seconds."""
-    environment = FixedLength(500)
-    policy = make_policy("mlp", environment)
-    params = policy.init(jax.random.key(0))
-    rollout = collect(environment, policy, params, jax.random.key(1), 1)
-    weighting = Weighting(0.99, NoBaseline(), 0.0, "appendix", "sum")
-    objective = observe(weighting, (), policy, params, rollout, jax.random.key(2))
-    vector = jax.tree.map(jnp.ones_like, params)
+    objective = one_episode()
+    vector = jax.tree.map(jnp.ones_like, objective.params)
     asked: dict[str, Any] = {
         "gradient": LocalObjective.gradient,
         "gradient and Gauss-Newton diagonal": partial(with_gradient, Fisher()),
